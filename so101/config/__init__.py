@@ -1,0 +1,87 @@
+"""The eleven YAML files of `configs/` as one validated, frozen `Config`.
+
+``load_config(overrides=["skillgen.nn_k=5"])`` reads ``configs/*.yaml``, applies a preset and overrides, validates.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from so101.config.base import Section, apply_override, read_yaml, validate
+from so101.config.cameras import CamerasConfig
+from so101.config.dataset import DatasetConfig
+from so101.config.deploy import DeployConfig
+from so101.config.ik import IkConfig
+from so101.config.render import RenderConfig
+from so101.config.robot import RobotConfig
+from so101.config.scene import SceneConfig
+from so101.config.skillgen import SkillgenConfig
+from so101.config.task import TaskConfig
+from so101.config.teleop import TeleopConfig
+from so101.config.training import TrainingConfig
+from so101.errors import ConfigError
+
+__all__ = ["CONFIGS_DIR", "Config", "load_config"]
+
+CONFIGS_DIR = Path(__file__).resolve().parents[2] / "configs"
+
+
+class Config(Section):
+    """All configuration. One field per YAML file, same name."""
+
+    robot: RobotConfig
+    scene: SceneConfig
+    cameras: CamerasConfig
+    task: TaskConfig
+    teleop: TeleopConfig
+    skillgen: SkillgenConfig
+    ik: IkConfig
+    render: RenderConfig
+    dataset: DatasetConfig
+    training: TrainingConfig
+    deploy: DeployConfig
+
+    def digest(self, *sections: str) -> str:
+        """Hex digest of the named sections (all when none is named); equal settings give equal digests."""
+        values = self.model_dump(mode="json", include=set(sections) or None)
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def load_config(
+    configs_dir: Path | str | None = None, *, preset: str | None = None, overrides: Sequence[str] = ()
+) -> Config:
+    """Read, override and validate the configuration.
+
+    Args:
+        configs_dir: folder with the eleven YAML files; the repository's own when None.
+        preset: name of a preset in skillgen.yaml (`presets`), applied before `overrides`.
+        overrides: ``section.key=value`` assignments, later ones win.
+
+    Raises:
+        ConfigError: all faults of all files, one a line.
+    """
+    folder = Path(configs_dir) if configs_dir is not None else CONFIGS_DIR
+    if not folder.is_dir():
+        raise ConfigError(f"{folder}: no such configuration folder; pass --configs FOLDER with the eleven YAML files")
+    values: dict[str, dict[str, Any]] = {name: read_yaml(folder / f"{name}.yaml") for name in Config.model_fields}
+    if preset is not None:
+        presets = values["skillgen"].get("presets") or {}
+        if preset not in presets:
+            raise ConfigError(f"unknown preset {preset!r}; skillgen.yaml has: {', '.join(sorted(presets))}")
+        for key, value in presets[preset].items():
+            apply_override(values, f"{key}={json.dumps(value)}")
+    for assignment in overrides:
+        apply_override(values, assignment)
+    faults, sections = [], {}
+    for name, field in Config.model_fields.items():
+        try:
+            sections[name] = validate(field.annotation, values[name], f"{name}.yaml")
+        except ConfigError as error:
+            faults.append(str(error))
+    if faults:
+        raise ConfigError("\n".join(faults))
+    return Config(**sections)

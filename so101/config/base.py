@@ -1,0 +1,101 @@
+"""What every configuration section shares: strict models and errors that say file, key, bad value, what is allowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from so101.errors import ConfigError
+
+
+class Section(BaseModel):
+    """Base of all configuration models: unknown keys are errors, values are frozen, nan and inf are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, validate_default=True)
+
+
+def _allowed(model: type[BaseModel], location: tuple[Any, ...]) -> str:
+    """The keys allowed at the parent of `location`, for 'unknown key' messages."""
+    annotation: Any = model
+    for part in location[:-1]:
+        fields = getattr(annotation, "model_fields", None)
+        if fields and part in fields:
+            annotation = fields[part].annotation
+        else:  # a list index or a dict key: descend into the item type
+            arguments = getattr(annotation, "__args__", ())
+            annotation = arguments[-1] if arguments else annotation
+    fields = getattr(annotation, "model_fields", None)
+    return ", ".join(sorted(fields)) if fields else "see the docs of this section"
+
+
+def _one_fault(file_name: str, model: type[BaseModel], error: dict[str, Any]) -> str:
+    key = ".".join(str(part) for part in error["loc"]) or "(top level)"
+    if error["type"] == "extra_forbidden":
+        return f"{file_name}: unknown key {key!r} (value {error['input']!r}); allowed here: {_allowed(model, error['loc'])}"
+    if error["type"] == "missing":
+        return f"{file_name}: key {key!r} is missing; add it (allowed here: {_allowed(model, error['loc'])})"
+    return f"{file_name}: {key} is {error['input']!r}; {error['msg'][0].lower()}{error['msg'][1:]}"
+
+
+def validate(model: type[Section], values: Any, file_name: str) -> Section:
+    """Check `values` against `model`.
+
+    Raises:
+        ConfigError: naming file, key, bad value and what is allowed, all faults of the file at once.
+    """
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError("\n".join(_one_fault(file_name, model, fault) for fault in error.errors())) from None
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """One YAML file as a dict.
+
+    Raises:
+        ConfigError: the file is missing, unreadable, not YAML, or not a mapping.
+    """
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such configuration file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read ({error})") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path}: must be a mapping of keys to values, is {type(values).__name__}")
+    return values
+
+
+def apply_override(values: dict[str, dict[str, Any]], assignment: str) -> None:
+    """Apply one ``section.key.sub=value`` override in place. The value is parsed as YAML; list items by index.
+
+    Raises:
+        ConfigError: malformed assignment, unknown section, or a path through something that is not a mapping.
+    """
+    path, separator, text = assignment.partition("=")
+    parts = path.strip().split(".")
+    if not separator or len(parts) < 2 or not all(parts):
+        raise ConfigError(f"--set {assignment}: write it as SECTION.KEY=VALUE, for example skillgen.nn_k=5")
+    if parts[0] not in values:
+        raise ConfigError(f"--set {assignment}: unknown section {parts[0]!r}; sections: {', '.join(sorted(values))}")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise ConfigError(f"--set {assignment}: {text!r} is not a YAML value") from None
+    node: Any = values[parts[0]]
+    for depth, part in enumerate(parts[1:], start=1):
+        last = depth == len(parts) - 1
+        if isinstance(node, list) and part.isdigit() and int(part) < len(node):
+            part = int(part)
+        elif not isinstance(node, dict):
+            where = ".".join(parts[:depth])
+            raise ConfigError(f"--set {assignment}: {where} is {node!r}, it has no key {part!r}")
+        if last:
+            node[part] = value
+        else:
+            node = node[part] if isinstance(node, list) else node.setdefault(part, {})

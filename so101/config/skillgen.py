@@ -1,0 +1,95 @@
+"""skillgen.yaml: generation and presets; also smoothing, filtering and verification of what was generated."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from so101.config.base import Section
+
+
+class SelectionConfig(Section):
+    """Choice of the source demo per subtask."""
+
+    nn_k: int = Field(ge=1)
+    position_weight: float = Field(ge=0)
+    rotation_weight: float = Field(ge=0)
+
+
+class TransitConfig(Section):
+    """Interpolated motion to the first pose of a segment."""
+
+    speed_m_s: float = Field(gt=0)
+    turn_rate_rad_s: float = Field(gt=0)
+    min_frames: int = Field(ge=1)
+    max_joint_speed_rad_s: float = Field(gt=0)
+    clearance_m: float = Field(ge=0)
+    lift_step_m: float = Field(gt=0)
+    max_lift_m: float = Field(ge=0)
+
+
+class SettleGate(Section):
+    """Hold the target before every change of the jaw command until the arm has arrived."""
+
+    enabled: bool
+    position_tolerance_m: float = Field(gt=0)
+    rotation_tolerance_rad: float = Field(gt=0)
+    speed_tolerance_m_s: float = Field(gt=0)
+    max_frames: int = Field(ge=0)
+    correction_gain: float = Field(ge=0, le=1)
+    gripper_change_rad: float = Field(gt=0)
+
+
+class SegmentConfig(Section):
+    """Which part of a subtask is replayed: from `before_contact_frames` before the jaw first moves; idle frames slower than
+    `idle_speed_m_s` are dropped down to `keep_idle_frames` in a row."""
+
+    approach_distance_m: float = Field(ge=0)
+    idle_speed_m_s: float = Field(ge=0)
+    keep_idle_frames: int = Field(ge=0)
+
+
+class CauseThresholds(Section):
+    """When an attempt is stopped or how a failure is named."""
+
+    ik_divergence_m: float = Field(gt=0)
+    ik_divergence_frames: int = Field(ge=1)
+    unreachable_m: float = Field(gt=0)
+    unreachable_rad: float = Field(gt=0)
+
+
+class SmoothingConfig(Section):
+    """Savitzky-Golay on the arm joints, never the jaw."""
+
+    window_frames: int = Field(ge=3)
+    order: int = Field(ge=1)
+
+    @model_validator(mode="after")
+    def _valid(self) -> SmoothingConfig:
+        if self.window_frames % 2 == 0 or self.window_frames <= self.order:
+            raise ValueError(f"window_frames {self.window_frames} must be odd and larger than order {self.order}")
+        return self
+
+
+class SkillgenConfig(Section):
+    """Generation."""
+
+    base_seed: int = Field(ge=0)
+    target_demos: int = Field(ge=1)
+    generation_guarantee: bool
+    max_attempts: int = Field(ge=1)
+    keep_failed: bool
+    action_noise_rad: float = Field(ge=0)
+    noise_smoothness: float = Field(ge=0, lt=1)
+    held_object_correction: bool
+    settle_frames: int = Field(ge=1)
+    max_frames: int = Field(ge=1)
+    selection: SelectionConfig
+    transit: TransitConfig
+    gate: SettleGate
+    segment: SegmentConfig
+    causes: CauseThresholds
+    smoothing: SmoothingConfig
+    keep: Literal["strict", "geometric"]
+    presets: dict[str, dict[str, Any]]

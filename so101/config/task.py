@@ -1,0 +1,115 @@
+"""task.yaml: which objects, where they start, what the subtasks are, what success means."""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+
+from so101.config.base import Section
+from so101.config.robot import Quat, Vec3
+
+Range = tuple[float, float]
+
+
+class PlacementConfig(Section):
+    """Start pose of one object in `world` and its ranges. roll_rad turns about the object's own x axis (as Isaac Lab's reset
+    does), yaw_rad about world z; both after the nominal rotation."""
+
+    prop: str
+    position_m: Vec3
+    quat_wxyz: Quat = (1.0, 0.0, 0.0, 0.0)
+    x_m: Range = (0.0, 0.0)
+    y_m: Range = (0.0, 0.0)
+    roll_rad: Range = (0.0, 0.0)
+    yaw_rad: Range = (0.0, 0.0)
+    yaw_center_m: tuple[float, float] = (0.0, 0.0)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> PlacementConfig:
+        for key in ("x_m", "y_m", "roll_rad", "yaw_rad"):
+            low, high = getattr(self, key)
+            if low > high:
+                raise ValueError(f"{key} is [{low}, {high}]; the first number must not exceed the second")
+        return self
+
+
+class SubtaskConfig(Section):
+    """One subtask: poses are replayed relative to `object`. `signal` ends it (none for the last); `held` is the object in
+    the jaw, whose pose in the hand is corrected for; offsets are added to the end, drawn inclusive, in frames."""
+
+    name: str
+    object: str
+    signal: str | None = None
+    held: str | None = None
+    end_offset_frames: tuple[int, int] = (0, 0)
+
+
+class GeometricFilter(Section):
+    """The loose filter (the blog's): horizontal distance to the container centre, height over its surface, upright cosine."""
+
+    max_horizontal_m: float = Field(gt=0)
+    min_height_m: float
+    max_height_m: float
+    min_upright_cos: float = Field(ge=-1, le=1)
+
+
+class StrictTest(Section):
+    """The strict test on the settled final state, held for `still_frames` frames."""
+
+    max_axis_distance_m: float = Field(gt=0)
+    min_height_m: float
+    max_height_m: float
+    min_upright_cos: float = Field(ge=-1, le=1)
+    min_jaw_open_fraction: float = Field(ge=0, le=1)
+    max_speed_m_s: float = Field(gt=0)
+    max_angular_speed_rad_s: float = Field(gt=0)
+    still_frames: int = Field(ge=1)
+
+
+class SuccessConfig(Section):
+    """`object` must end in `container`. `openings_m`: xy of the container's openings in its frame; heights are measured from
+    its frame origin (strict) and from `surface_height_m` (geometric). `center_m`: its centre for the geometric filter."""
+
+    object: str
+    container: str
+    openings_m: list[tuple[float, float]] = Field(min_length=1)
+    center_m: tuple[float, float]
+    surface_height_m: float
+    geometric: GeometricFilter
+    strict: StrictTest
+    grasp_lift_m: float = Field(gt=0)
+    container_push_m: float = Field(gt=0)
+
+
+class TaskDefinition(Section):
+    """One task."""
+
+    language: str = Field(min_length=1)
+    objects: dict[str, PlacementConfig]
+    subtasks: list[SubtaskConfig] = Field(min_length=1)
+    success: SuccessConfig
+
+    @model_validator(mode="after")
+    def _names_exist(self) -> TaskDefinition:
+        known = set(self.objects)
+        used = {s.object for s in self.subtasks} | {s.held for s in self.subtasks if s.held}
+        used |= {self.success.object, self.success.container}
+        if used - known:
+            raise ValueError(f"unknown objects {sorted(used - known)}; this task has {sorted(known)}")
+        return self
+
+
+class TaskConfig(Section):
+    """All tasks and the one in use."""
+
+    name: str
+    tasks: dict[str, TaskDefinition]
+
+    @model_validator(mode="after")
+    def _active_exists(self) -> TaskConfig:
+        if self.name not in self.tasks:
+            raise ValueError(f"name is {self.name!r}; tasks: {', '.join(sorted(self.tasks))}")
+        return self
+
+    @property
+    def active(self) -> TaskDefinition:
+        return self.tasks[self.name]

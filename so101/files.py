@@ -1,0 +1,51 @@
+"""Writing files so that a crash leaves the old file or the new one, never half of either."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+
+@contextmanager
+def atomic_path(path: Path | str) -> Iterator[Path]:
+    """A temporary path beside `path`; renamed onto it when the block ends well, removed when it does not.
+
+    The temporary name starts with a dot, ends in the suffix of `path` (writers look at it) and carries the process id.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_atomic(path: Path | str, write: Callable[[BinaryIO], Any]) -> None:
+    """Call ``write(file)`` on a temporary file, flush it to the disk, rename it to `path`."""
+    with atomic_path(path) as temporary, open(temporary, "wb") as file:
+        write(file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write_text(path: Path | str, text: str) -> None:
+    """UTF-8 text, atomically."""
+    write_atomic(path, lambda file: file.write(text.encode()))
+
+
+def write_json(path: Path | str, value: Any) -> None:
+    """Sorted, indented JSON, atomically; equal values give equal bytes."""
+    write_text(path, json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n")
+
+
+def remove_temporaries(folder: Path | str) -> None:
+    """Delete what a killed process left behind under `folder` (names made by `atomic_path`)."""
+    for leftover in Path(folder).rglob(".*.tmp*"):
+        if leftover.is_file():
+            leftover.unlink(missing_ok=True)
