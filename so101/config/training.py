@@ -1,9 +1,95 @@
-"""training.yaml."""
+"""training.yaml: hyper-parameters of the GR00T N1.6 fine-tune."""
 
 from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
 
 from so101.config.base import Section
 
 
+class TuneConfig(Section):
+    """Parts of the model that learn; the rest is frozen."""
+
+    llm: bool
+    visual: bool
+    projector: bool
+    diffusion_model: bool
+
+    @model_validator(mode="after")
+    def _something_learns(self) -> TuneConfig:
+        if not (self.llm or self.visual or self.projector or self.diffusion_model):
+            raise ValueError("every part is false; nothing would learn, set at least one to true")
+        return self
+
+
+class OptimizerConfig(Section):
+    """Optimiser and learning rate schedule."""
+
+    name: Literal["adamw_torch", "adamw_torch_fused", "adamw_8bit", "paged_adamw_8bit"]
+    learning_rate: float = Field(gt=0, lt=1)
+    schedule: Literal["cosine", "linear", "constant", "constant_with_warmup"]
+    warmup_ratio: float = Field(ge=0, le=1)
+    weight_decay: float = Field(ge=0)
+
+
+class BatchConfig(Section):
+    """Samples a step."""
+
+    size: int = Field(ge=1)
+    gradient_accumulation_steps: int = Field(ge=1)
+    dataloader_workers: int = Field(ge=0)
+
+    @property
+    def effective(self) -> int:
+        """Samples an optimiser step."""
+        return self.size * self.gradient_accumulation_steps
+
+
+class StepsConfig(Section):
+    """Length of the training and its checkpoints."""
+
+    max_steps: int = Field(ge=1)
+    save_steps: int = Field(ge=1)
+    save_total_limit: int = Field(ge=1)
+
+    @model_validator(mode="after")
+    def _saves_once(self) -> StepsConfig:
+        if self.save_steps > self.max_steps:
+            raise ValueError(f"save_steps {self.save_steps} exceeds max_steps {self.max_steps}; nothing would be saved")
+        return self
+
+
+class AugmentationConfig(Section):
+    """Colour jitter strengths as torchvision's ColorJitter takes them, and state dropout."""
+
+    brightness: float = Field(ge=0)
+    contrast: float = Field(ge=0)
+    saturation: float = Field(ge=0)
+    hue: float = Field(ge=0, le=0.5)
+    state_dropout_prob: float = Field(ge=0, le=1)
+
+
+class SamplingConfig(Section):
+    """Sharded reading of the dataset."""
+
+    shard_size: int = Field(ge=1)
+    episode_sampling_rate: float = Field(gt=0, le=1)
+    num_shards_per_epoch: int = Field(ge=1)
+
+
 class TrainingConfig(Section):
-    """To be filled."""
+    """Fine-tuning."""
+
+    base_model: str = Field(min_length=1)
+    embodiment_tag: str = Field(pattern=r"^[A-Z][A-Z0-9_]*$")
+    output_dir: str = Field(min_length=1)
+    num_gpus: int = Field(ge=1)
+    action_horizon: int = Field(ge=1)
+    tune: TuneConfig
+    optimizer: OptimizerConfig
+    batch: BatchConfig
+    steps: StepsConfig
+    augmentation: AugmentationConfig
+    sampling: SamplingConfig
