@@ -1,5 +1,10 @@
 """The exception tree. Every message names what was attempted, the bad value, where it came from and what to do next."""
 
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
 
 class So101Error(Exception):
     """Root of all errors a user, a device or a peer can cause. The CLI prints its text and exits with `exit_code`."""
@@ -35,3 +40,9 @@ class InsufficientDemosError(So101Error):
     """A stage produced fewer demos than the next one needs."""
 
     exit_code = 6
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Text to append to 'unknown ...' messages: the closest of `known`, or nothing when none is close."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,7 +46,9 @@ def write_json(path: Path | str, value: Any) -> None:
 
 
 def remove_temporaries(folder: Path | str) -> None:
-    """Delete what a killed process left behind under `folder` (names made by `atomic_path`)."""
-    for leftover in Path(folder).rglob(".*.tmp*"):
-        if leftover.is_file():
+    """Delete what a killed process left behind under `folder`: files and folders named as `atomic_path` names them."""
+    for leftover in list(Path(folder).rglob(".*.tmp*")):
+        if leftover.is_dir() and not leftover.is_symlink():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
             leftover.unlink(missing_ok=True)

@@ -23,7 +23,7 @@ from so101.config.skillgen import SkillgenConfig
 from so101.config.task import TaskConfig
 from so101.config.teleop import TeleopConfig
 from so101.config.training import TrainingConfig
-from so101.errors import ConfigError
+from so101.errors import ConfigError, did_you_mean
 
 __all__ = ["CONFIGS_DIR", "Config", "load_config"]
 
@@ -71,7 +71,8 @@ def load_config(
     if preset is not None:
         presets = values["skillgen"].get("presets") or {}
         if preset not in presets:
-            raise ConfigError(f"unknown preset {preset!r}; skillgen.yaml has: {', '.join(sorted(presets))}")
+            known = ", ".join(sorted(presets)) or "none"
+            raise ConfigError(f"unknown preset {preset!r}; skillgen.yaml has: {known}{did_you_mean(preset, presets)}")
         for key, value in presets[preset].items():
             apply_override(values, f"{key}={json.dumps(value)}")
     for assignment in overrides:

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from so101.errors import ConfigError
+from so101.errors import ConfigError, did_you_mean
 
 
 class Section(BaseModel):
@@ -28,13 +28,16 @@ def _allowed(model: type[BaseModel], location: tuple[Any, ...]) -> str:
             arguments = getattr(annotation, "__args__", ())
             annotation = arguments[-1] if arguments else annotation
     fields = getattr(annotation, "model_fields", None)
-    return ", ".join(sorted(fields)) if fields else "see the docs of this section"
+    if not fields:
+        return "see the docs of this section"
+    return ", ".join(sorted(fields)) + did_you_mean(str(location[-1]), fields)
 
 
 def _one_fault(file_name: str, model: type[BaseModel], error: dict[str, Any]) -> str:
     key = ".".join(str(part) for part in error["loc"]) or "(top level)"
     if error["type"] == "extra_forbidden":
-        return f"{file_name}: unknown key {key!r} (value {error['input']!r}); allowed here: {_allowed(model, error['loc'])}"
+        allowed = _allowed(model, error["loc"])
+        return f"{file_name}: unknown key {key!r} (value {error['input']!r}); allowed here: {allowed}"
     if error["type"] == "missing":
         return f"{file_name}: key {key!r} is missing; add it (allowed here: {_allowed(model, error['loc'])})"
     return f"{file_name}: {key} is {error['input']!r}; {error['msg'][0].lower()}{error['msg'][1:]}"
@@ -71,8 +74,19 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return values
 
 
+def _paths_to(node: dict[str, Any], name: str) -> list[list[str]]:
+    """Paths through mappings below `node` that end in the key `name`."""
+    paths = [[name]] if name in node else []
+    for key, child in node.items():
+        if isinstance(child, dict):
+            paths += [[key, *path] for path in _paths_to(child, name)]
+    return paths
+
+
 def apply_override(values: dict[str, dict[str, Any]], assignment: str) -> None:
     """Apply one ``section.key.sub=value`` override in place. The value is parsed as YAML; list items by index.
+
+    ``section.sub=value`` is enough where only one key of the section is called `sub`.
 
     Raises:
         ConfigError: malformed assignment, unknown section, or a path through something that is not a mapping.
@@ -82,11 +96,18 @@ def apply_override(values: dict[str, dict[str, Any]], assignment: str) -> None:
     if not separator or len(parts) < 2 or not all(parts):
         raise ConfigError(f"--set {assignment}: write it as SECTION.KEY=VALUE, for example skillgen.nn_k=5")
     if parts[0] not in values:
-        raise ConfigError(f"--set {assignment}: unknown section {parts[0]!r}; sections: {', '.join(sorted(values))}")
+        known = f"sections: {', '.join(sorted(values))}{did_you_mean(parts[0], values)}"
+        raise ConfigError(f"--set {assignment}: unknown section {parts[0]!r}; {known}")
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError:
         raise ConfigError(f"--set {assignment}: {text!r} is not a YAML value") from None
+    if len(parts) == 2 and parts[1] not in values[parts[0]]:
+        paths = _paths_to(values[parts[0]], parts[1])
+        if len(paths) > 1:
+            choices = ", ".join(".".join([parts[0], *path]) for path in paths)
+            raise ConfigError(f"--set {assignment}: more than one key has that name; write one of {choices}")
+        parts = [parts[0], *(paths[0] if paths else parts[1:])]
     node: Any = values[parts[0]]
     for depth, part in enumerate(parts[1:], start=1):
         last = depth == len(parts) - 1
