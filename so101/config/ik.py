@@ -38,13 +38,14 @@ class NullSpace(Section):
 class JacobianConfig(Section):
     """Damped least squares."""
 
+    formulation: Literal["position_first", "weighted"]
     damping: float = Field(gt=0)
+    position_damping: float = Field(gt=0)
     weights: AxisWeights
     rotation_frame: Literal["ee", "base"]
     max_delta_q_rad: float = Field(gt=0)
     iterations_per_frame: int = Field(ge=1)
-    tolerance_m: float = Field(ge=0)
-    tolerance_rad: float = Field(ge=0)
+    step_tolerance_rad: float = Field(ge=0)
     adaptive_rotation: AdaptiveRotation
     null_space: NullSpace
 

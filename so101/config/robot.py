@@ -64,6 +64,7 @@ class RobotConfig(Section):
     ee_position_m: Vec3
     ee_quat_wxyz: Quat
     hull_free_bodies: list[str]
+    contact_free_bodies: list[str]
     jaw_boxes: list[CollisionBox]
     jaw_contact: ContactConfig
     color_rgba: tuple[float, float, float, float]

@@ -1,0 +1,122 @@
+"""Damped least squares IK for five joints.
+
+The arm has one direction fewer than a pose, so position comes first: rows of the error are weighted, and rotation is scaled
+down continuously while the position is off (`adaptive_rotation`). Two formulations:
+
+- ``weighted``: dq = (J^T W J + l^2 I)^-1 J^T W e, one problem for all six rows;
+- ``position_first``: the position rows are served by their own damped pseudo-inverse, rotation only in what joint freedom
+  they leave (task priority, Nakamura 1987).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from so101.config import Config
+from so101.config.ik import JacobianConfig
+from so101.kinematics.arm import NUM_ARM_JOINTS, ArmKinematics
+
+
+class IkResult(NamedTuple):
+    """Joint angles q (5,) rad and what remains of the error: m and rad."""
+
+    q: np.ndarray
+    position_error_m: float
+    rotation_error_rad: float
+    iterations: int
+
+
+def _rotation_error(R_target: np.ndarray, R_now: np.ndarray) -> np.ndarray:
+    """Rotation vector (3,) in base axes that turns R_now into R_target; plain floats, this is the hot path."""
+    R = R_target @ R_now.T
+    vx, vy, vz = R[2, 1] - R[1, 2], R[0, 2] - R[2, 0], R[1, 0] - R[0, 1]
+    sine = 0.5 * (vx * vx + vy * vy + vz * vz) ** 0.5
+    cosine = 0.5 * (R[0, 0] + R[1, 1] + R[2, 2] - 1.0)
+    if sine < 1e-9:
+        if cosine > 0:
+            return np.zeros(3)
+        diagonal = np.clip((np.diag(R) + 1.0) / 2.0, 0.0, None)  # half turn: axis from the symmetric part
+        axis = np.sqrt(diagonal)
+        k = int(np.argmax(axis))
+        axis = R[:, k] + np.eye(3)[k]
+        return np.pi * axis / np.linalg.norm(axis)
+    scale = 0.5 * float(np.arctan2(sine, cosine)) / sine
+    return np.array([vx * scale, vy * scale, vz * scale])
+
+
+class JacobianIk:
+    """Iterative IK from the current joints to a target pose in base."""
+
+    def __init__(self, config: Config, kinematics: ArmKinematics | None = None) -> None:
+        self.settings: JacobianConfig = config.ik.jacobian
+        self.kinematics = kinematics or ArmKinematics(config)
+        weights = self.settings.weights
+        self._w_pos = np.array([weights.x, weights.y, weights.z])
+        self._w_rot = np.array([weights.rot_x, weights.rot_y, weights.rot_z])
+        self._lower = self.kinematics.lower[:NUM_ARM_JOINTS]
+        self._upper = self.kinematics.upper[:NUM_ARM_JOINTS]
+        self._eye3, self._eye5 = np.eye(3), np.eye(NUM_ARM_JOINTS)
+
+    def step(self, q: np.ndarray, T_base_target: np.ndarray) -> tuple[np.ndarray, float, float]:
+        """One iteration: joint step dq (5,) rad, clamped, and the errors (m, rad) before it."""
+        s = self.settings
+        position, rotation, J_pos, J_rot = self.kinematics.update_with_jacobian(q)
+        e_pos = T_base_target[:3, 3] - position
+        e_rot = _rotation_error(T_base_target[:3, :3], rotation)
+        pos_error = float(np.sqrt(e_pos @ e_pos))
+        rot_error = float(np.sqrt(e_rot @ e_rot))
+        scale = 1.0
+        if s.adaptive_rotation.enabled and pos_error > s.adaptive_rotation.threshold_m:
+            scale = max(s.adaptive_rotation.threshold_m / pos_error, s.adaptive_rotation.floor)
+        if s.rotation_frame == "ee":
+            e_rot, J_rot = rotation.T @ e_rot, rotation.T @ J_rot
+        w_rot = self._w_rot * scale
+        damping2 = s.damping * s.damping
+        bias = self._limit_bias(q)
+        if s.formulation == "position_first":
+            damping2_pos = s.position_damping * s.position_damping
+            P = np.linalg.solve(J_pos @ J_pos.T + damping2_pos * self._eye3, np.column_stack([J_pos, self._w_pos * e_pos]))
+            dq_pos = J_pos.T @ P[:, -1]
+            N = self._eye5 - J_pos.T @ P[:, :-1]
+            A = (w_rot[:, None] * J_rot) @ N
+            r = w_rot * (e_rot - J_rot @ dq_pos)
+            dq = dq_pos + N @ (A.T @ np.linalg.solve(A @ A.T + damping2 * self._eye3, r))
+            dq += N @ bias
+        else:
+            J = np.vstack([self._w_pos[:, None] * J_pos, w_rot[:, None] * J_rot])
+            e = np.concatenate([self._w_pos * e_pos, w_rot * e_rot])
+            dq = np.linalg.solve(J.T @ J + damping2 * self._eye5, J.T @ e + damping2 * bias)
+        largest = float(np.abs(dq).max())
+        if largest > s.max_delta_q_rad:
+            dq = dq * (s.max_delta_q_rad / largest)
+        return dq, pos_error, rot_error
+
+    def _limit_bias(self, q: np.ndarray) -> np.ndarray:
+        """Push (5,) rad away from joint limits, zero outside the margin."""
+        null = self.settings.null_space
+        inside = null.margin_rad
+        low = np.maximum(self._lower + inside - q, 0.0)
+        high = np.maximum(q - self._upper + inside, 0.0)
+        return null.gain * (low - high)
+
+    def solve(self, q: np.ndarray, T_base_target: np.ndarray, iterations: int | None = None) -> IkResult:
+        """Iterate from q (5,) rad. The errors returned are those of the returned joints.
+
+        Args:
+            iterations: at most this many; `iterations_per_frame` of the configuration when None.
+        """
+        s = self.settings
+        limit = iterations if iterations is not None else s.iterations_per_frame
+        q = np.array(q[:NUM_ARM_JOINTS], float)
+        for iteration in range(limit):
+            dq, pos_error, rot_error = self.step(q, T_base_target)
+            largest = float(np.abs(dq).max())
+            if largest < s.step_tolerance_rad:
+                return IkResult(q, pos_error, rot_error, iteration)
+            q = np.minimum(np.maximum(q + dq, self._lower), self._upper)
+        position, rotation = self.kinematics.update(q)
+        e_pos = T_base_target[:3, 3] - position
+        e_rot = _rotation_error(T_base_target[:3, :3], rotation)
+        return IkResult(q, float(np.sqrt(e_pos @ e_pos)), float(np.sqrt(e_rot @ e_rot)), limit)

