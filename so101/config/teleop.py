@@ -1,9 +1,12 @@
-"""teleop.yaml."""
+"""teleop.yaml: where seed demonstrations come from."""
 
 from __future__ import annotations
 
 from so101.config.base import Section
+from so101.config.operator import OperatorConfig
 
 
 class TeleopConfig(Section):
-    """To be filled."""
+    """Seed sources."""
+
+    operator: OperatorConfig
