@@ -13,6 +13,16 @@ class RunFolder:
     root: Path
 
     @property
+    def record(self) -> Path:
+        """JSON: the settings this run was made with."""
+        return self.root / "run.json"
+
+    @property
+    def lock(self) -> Path:
+        """Locked while a command works here; holds its process id."""
+        return self.root / ".lock"
+
+    @property
     def seeds(self) -> Path:
         return self.root / "seeds.hdf5"
 
