@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from so101.config.base import Section
+from so101.config.report import ReportConfig
 
 
 class UnitsConfig(Section):
@@ -48,6 +49,7 @@ class DatasetConfig(Section):
     units: UnitsConfig
     cameras: dict[str, str] = Field(min_length=1)
     modality: ModalityConfig
+    report: ReportConfig
 
     @model_validator(mode="after")
     def _camera_names(self) -> DatasetConfig:
