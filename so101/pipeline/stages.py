@@ -98,6 +98,7 @@ STAGES = {
             "so101.evaluation.report:write_report",
             needs=(),
             makes=("report/*.html", "report/*.png", "report/*.svg", "report/*.json"),
+            settings=("dataset.report",),
         ),
     )
 }
@@ -107,6 +108,7 @@ FREE_SETTINGS = (
     "skillgen.max_attempts",
     "skillgen.generation_guarantee",
     "skillgen.presets",
+    "dataset.report",  # the page is written anew each time
     "training",
     "deploy",
 )
