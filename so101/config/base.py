@@ -40,7 +40,10 @@ def _one_fault(file_name: str, model: type[BaseModel], error: dict[str, Any]) ->
         return f"{file_name}: unknown key {key!r} (value {error['input']!r}); allowed here: {allowed}"
     if error["type"] == "missing":
         return f"{file_name}: key {key!r} is missing; add it (allowed here: {_allowed(model, error['loc'])})"
-    return f"{file_name}: {key} is {error['input']!r}; {error['msg'][0].lower()}{error['msg'][1:]}"
+    message = error["msg"].removeprefix("Value error, ")
+    if isinstance(error["input"], dict):  # a rule over several keys: its text names them, the whole mapping would bury it
+        return f"{file_name}: {message}" if not error["loc"] else f"{file_name}: {key}: {message}"
+    return f"{file_name}: {key} is {error['input']!r}; {message[0].lower()}{message[1:]}"
 
 
 def validate(model: type[Section], values: Any, file_name: str) -> Section:

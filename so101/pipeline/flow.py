@@ -74,10 +74,10 @@ def run_stage(
         DataError: what it needs is not there; names the stage to run first.
         RunFolderError: as in `run_pipeline`.
     """
+    require_inputs(name, run)
     source_name = str(source.resolve()) if source is not None else None
-    making_seeds = name == "seeds"
-    with open_run(run, config, source=source_name, keep_source=not making_seeds, fresh_from=name if fresh else None):
-        require_inputs(name, run)
+    fresh_from = name if fresh else None
+    with open_run(run, config, source=source_name, keep_source=name != "seeds", fresh_from=fresh_from):
         flow = _Flow(config, run, reporter, workers)
         more = {"seeds": {"source": source}, "generate": {"target": config.skillgen.target_demos}}
         return flow.stage(name, **more.get(name, {}))
@@ -138,8 +138,8 @@ class _Flow:
             f"{verified} demos are verified, {needed} are wanted (skillgen.target_demos).\n"
             f"{attempts} attempts are on disk, {sum(failed.values())} failed: {_listed(failed)}.\n"
             f"{sum(rejected.values())} failed again in open-loop replay: {_listed(rejected)}.\n"
-            f"{self.run.report / 'index.html'} shows where. {way_out}`--set skillgen.max_attempts=N` allows more attempts "
-            f"(now {self.config.skillgen.max_attempts}); finished ones are kept"
+            f"{self.run.report / 'index.html'} shows where. {way_out}`--set skillgen.max_attempts=N` allows more "
+            f"attempts (now {self.config.skillgen.max_attempts}); finished ones are kept"
         )
 
 

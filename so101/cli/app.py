@@ -1,0 +1,95 @@
+"""The command table and the program's ends: results, errors without traceback, stop signals."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+import typer
+
+from so101.cli import (
+    config,
+    dataset,
+    filter,
+    generate,
+    grasp_check,
+    render,
+    report,
+    run,
+    seeds,
+    smooth,
+    test,
+    verify,
+)
+from so101.cli.signals import Stopped, stoppable
+from so101.errors import So101Error
+
+app = typer.Typer(
+    name="twin",
+    help="From a handful of SO-101 demonstrations to a LeRobot dataset of hundreds, through a simulated twin.",
+    epilog="Example: ./twin run      (all stages, small preset, results in runs/default)",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_PANELS = {
+    "Pipeline": [("run", run.run, run)],
+    "Stages, in order": [
+        ("seeds", seeds.seeds, seeds),
+        ("generate", generate.generate, generate),
+        ("filter", filter.filter, filter),
+        ("smooth", smooth.smooth, smooth),
+        ("verify", verify.verify, verify),
+        ("render", render.render, render),
+        ("dataset", dataset.dataset, dataset),
+        ("report", report.report, report),
+    ],
+    "Tools": [
+        ("config", config.config, config),
+        ("grasp-check", grasp_check.grasp_check, grasp_check),
+    ],
+}
+for _panel, _commands in _PANELS.items():
+    for _name, _function, _module in _commands:
+        app.command(_name, rich_help_panel=_panel, epilog=_module.EPILOG)(_function)
+app.command(
+    "test",
+    rich_help_panel="Tools",
+    epilog=test.EPILOG,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)(test.test)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; returns the exit code. Errors of the user, the data or the disk end without traceback."""
+    from so101.pipeline.workers import SINGLE_THREAD
+
+    arguments = sys.argv[1:] if arguments is None else arguments
+    debug = "--debug" in arguments
+    for name, value in SINGLE_THREAD.items():  # before numpy loads: the same arithmetic as in the workers
+        os.environ.setdefault(name, value)
+    try:
+        with stoppable():
+            app(args=arguments, prog_name="./twin")
+    except SystemExit as end:  # how typer ends, also after usage errors
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except Stopped as stop:
+        _say(debug, "stopped; the same command resumes")
+        return stop.exit_code
+    except So101Error as error:
+        _say(debug, f"error: {error}")
+        return error.exit_code
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        _say(debug, f"error: {where}{error.strerror or error}; --debug shows where in the program")
+        return So101Error.exit_code
+    return 0
+
+
+def _say(debug: bool, text: str) -> None:
+    if debug:
+        traceback.print_exc()
+    print(text, file=sys.stderr)

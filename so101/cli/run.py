@@ -1,0 +1,49 @@
+"""`./twin run`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from so101.cli.options import Common, with_options
+from so101.cli.progress import make_reporter
+from so101.cli.stage import print_result
+
+EPILOG = "Example: ./twin run --run runs/vials --demos 50 --set skillgen.nn_k=5"
+
+
+@with_options(Common)
+def run(
+    common: Common,
+    seeds: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER_OR_FILE",
+            help="Seed demonstrations: LeRobot folder, CSV or HDF5. Without it a scripted operator makes them.",
+        ),
+    ] = None,
+) -> None:
+    """Everything: seeds, generate, filter, smooth, verify, render, dataset, report.
+
+    Goes on where an earlier run of the same command stopped. Ends with verified, rendered demos in a LeRobot dataset.
+    """
+    from so101.pipeline.flow import run_pipeline
+
+    config, console = common.load(), Console()
+    with make_reporter(console) as reporter:
+        results = run_pipeline(
+            config,
+            common.run_folder,
+            reporter=reporter,
+            workers=common.worker_count,
+            source=seeds,
+            fresh=common.fresh,
+        )
+    for result in results.values():
+        print_result(console, result)
+    folder = common.run_folder
+    console.print(f"dataset: {folder.dataset}", soft_wrap=True, highlight=False, markup=False)
+    console.print(f"report:  {folder.report / 'index.html'}", soft_wrap=True, highlight=False, markup=False)
