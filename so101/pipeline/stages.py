@@ -108,7 +108,6 @@ FREE_SETTINGS = (
     "skillgen.max_attempts",
     "skillgen.generation_guarantee",
     "skillgen.presets",
-    "dataset.report",  # the page is written anew each time
     "training",
     "deploy",
 )
