@@ -1,0 +1,393 @@
+"""Recordings of other programs: LeRobot v2.1 and v3.0 folders and CSV files, as plain numbers in the units of the file.
+
+What the numbers mean is decided elsewhere (`unit_detection`); nothing here converts anything.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from so101.config import Config
+from so101.errors import DataError
+
+_ACTION, _STATE = "action", "observation.state"
+_TIME_COLUMNS = ("timestamp", "time", "t", "time_s", "t_s")
+_POSE_KEYS = ("x", "y", "z", "qw", "qx", "qy", "qz")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One episode as it was recorded, columns in the joint order of robot.yaml.
+
+    Attributes:
+        name: e.g. "so101_record_test_4ep/episode_000002".
+        fps: Hz.
+        columns: the file's own names of the six columns, in the order of robot.yaml.
+        action: (T, 6) commands, in the file's units.
+        state: (T, 6) measured joints, in the file's units.
+        task: task text, "" when the file has none.
+        objects: name -> (7,) T_base_obj at the first frame, m and w x y z, when the file gives it.
+        has_action: False when the file has one set of joints only, which then stands for both.
+    """
+
+    name: str
+    fps: float
+    columns: tuple[str, ...]
+    action: np.ndarray
+    state: np.ndarray
+    task: str = ""
+    objects: dict[str, np.ndarray] = field(default_factory=dict)
+    has_action: bool = True
+
+    @property
+    def num_frames(self) -> int:
+        return len(self.state)
+
+
+def read_recording(path: Path | str, config: Config) -> list[Recording]:
+    """All episodes of a LeRobot v2.1 or v3.0 folder, a CSV file, or a folder of CSV files.
+
+    Raises:
+        DataError: nothing of that kind, or a file in it is missing, truncated, incomplete, or holds nan.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise DataError(
+            f"{path}: no such recording; pass a LeRobot folder (v2.1 or v3.0), a CSV file or an .hdf5 of seeds"
+        )
+    if path.is_file():
+        return [_read_csv(path, path.stem, config)]
+    if (path / "meta" / "info.json").is_file():
+        return _read_lerobot(path, config)
+    tables = sorted(path.glob("*.csv"))
+    if tables:
+        return [_read_csv(table, f"{path.name}/{table.stem}", config) for table in tables]
+    raise DataError(f"{path}: neither meta/info.json (LeRobot v2.1 or v3.0) nor a *.csv in this folder; check the path")
+
+
+# --- columns ---------------------------------------------------------------------------------------------------------
+
+
+def _joint_of(column: str, config: Config) -> str | None:
+    """The joint a column means: robot.yaml's name, an alias of teleop.yaml, with any prefix or .pos around it."""
+    bare = column.strip()
+    for prefix in ("observation.state.", "observation.", "action.", "state.", "main_", "left_", "right_"):
+        bare = bare.removeprefix(prefix)
+    bare = bare.removesuffix(".pos").removesuffix("_pos").lower()
+    for joint in config.robot.joint_names:
+        if bare == joint or bare in (alias.lower() for alias in config.teleop.recordings.joint_aliases.get(joint, ())):
+            return joint
+    return None
+
+
+def _order(columns: Sequence[str], config: Config, where: str) -> list[int]:
+    """Index of each robot joint in `columns`."""
+    joints = [_joint_of(column, config) for column in columns]
+    missing = [name for name in config.robot.joint_names if name not in joints]
+    double = sorted({name for name in joints if name is not None and joints.count(name) > 1})
+    if missing or double:
+        what = [f"no column for {', '.join(missing)}"] if missing else []
+        what += [f"more than one column for {', '.join(double)}"] if double else []
+        raise DataError(
+            f"{where}: {' and '.join(what)} (columns: {', '.join(columns) or 'none'}); rename them, or add the file's names to "
+            "teleop.recordings.joint_aliases"
+        )
+    return [joints.index(name) for name in config.robot.joint_names]
+
+
+def _finite(values: np.ndarray, columns: Sequence[str], where: str) -> np.ndarray:
+    bad = np.argwhere(~np.isfinite(values))
+    if bad.size:
+        frame, column = bad[0]
+        raise DataError(
+            f"{where}: {columns[column]} is {values[frame, column]} at frame {frame} ({len(bad)} such values); "
+            "cut the frames out or drop the episode"
+        )
+    return values
+
+
+# --- LeRobot ---------------------------------------------------------------------------------------------------------
+
+
+def _read_lerobot(folder: Path, config: Config) -> list[Recording]:
+    info = _read_json(folder / "meta" / "info.json")
+    version = str(info.get("codebase_version", ""))
+    readers = {"v2": _episodes_v2, "v3": _episodes_v3}
+    if version[:2] not in readers:
+        raise DataError(
+            f"{folder}/meta/info.json: codebase_version is {version or 'missing'!r}; v2.x and v3.x can be read, "
+            "convert the dataset with the tools of the lerobot package"
+        )
+    features = info.get("features")
+    fps = info.get("fps")
+    if not isinstance(fps, (int, float)) or not fps > 0:
+        raise DataError(f"{folder}/meta/info.json: fps is {fps!r}; it must be the positive frame rate in Hz")
+    if not isinstance(features, dict) or _STATE not in features:
+        known = ", ".join(features) if isinstance(features, dict) else "none"
+        raise DataError(
+            f"{folder}/meta/info.json: no feature {_STATE!r} (features: {known}); without measured joints there is no seed"
+        )
+    names = {
+        key: _feature_names(features[key], config, f"{folder}/meta/info.json: {key}")
+        for key in (_ACTION, _STATE)
+        if key in features
+    }
+    episodes = readers[version[:2]](folder, info)
+    recordings = [
+        _lerobot_episode(folder, index, table, text, names, float(fps), config) for index, table, text in episodes
+    ]
+    if not recordings:
+        raise DataError(f"{folder}: the dataset has no episodes (total_episodes {info.get('total_episodes')!r})")
+    return recordings
+
+
+def _feature_names(feature: dict[str, Any], config: Config, where: str) -> list[str]:
+    names = feature.get("names")
+    if isinstance(names, dict):  # older datasets: {"motors": [...]}
+        names = next((value for value in names.values() if isinstance(value, list)), None)
+    if not isinstance(names, list):
+        names = config.teleop.recordings.columns
+    if not names:
+        raise DataError(
+            f"{where} has no names of its columns; say which joints they are with "
+            f"--set 'teleop.recordings.columns=[{', '.join(config.robot.joint_names)}]' (in the file's order)"
+        )
+    return [str(name) for name in names]
+
+
+def _lerobot_episode(
+    folder: Path, index: int, table: pa.Table, text: str, names: dict[str, list[str]], fps: float, config: Config
+) -> Recording:
+    where = f"{folder} episode {index}"
+    arrays, columns = {}, {}
+    for key, key_names in names.items():
+        if key not in table.column_names:
+            raise DataError(f"{where}: no column {key!r} in its parquet (columns: {', '.join(table.column_names)})")
+        try:
+            values = np.array(table[key].to_pylist(), np.float64)
+        except (TypeError, ValueError):
+            raise DataError(
+                f"{where}: {key} rows are of different lengths or hold nulls; the recording is damaged"
+            ) from None
+        if values.ndim != 2 or values.shape[1] != len(key_names):
+            raise DataError(
+                f"{where}: {key} has shape {values.shape}, meta/info.json names {len(key_names)} columns: {', '.join(key_names)}"
+            )
+        order = _order(key_names, config, f"{folder}/meta/info.json: {key}")
+        columns[key] = tuple(key_names[i] for i in order)
+        arrays[key] = _finite(values[:, order], columns[key], f"{where}: {key}")
+    return Recording(
+        name=f"{folder.name}/episode_{index:06d}",
+        fps=fps,
+        columns=columns[_STATE],
+        action=arrays.get(_ACTION, arrays[_STATE]),
+        state=arrays[_STATE],
+        task=text,
+        has_action=_ACTION in arrays and not np.array_equal(arrays[_ACTION], arrays[_STATE]),
+    )
+
+
+def _episodes_v2(folder: Path, info: dict[str, Any]) -> Iterable[tuple[int, pa.Table, str]]:
+    template = info.get("data_path", "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet")
+    chunk_size = int(info.get("chunks_size") or 1000)
+    for row in _read_json_lines(folder / "meta" / "episodes.jsonl"):
+        index = _integer(row, "episode_index", f"{folder}/meta/episodes.jsonl")
+        path = folder / _fill(template, folder, episode_chunk=index // chunk_size, episode_index=index)
+        table = _read_parquet(path)
+        _check_length(table.num_rows, row.get("length"), f"{path}: episode {index}")
+        yield index, table, _first(row.get("tasks"))
+
+
+def _episodes_v3(folder: Path, info: dict[str, Any]) -> Iterable[tuple[int, pa.Table, str]]:
+    template = info.get("data_path", "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet")
+    metas = sorted((folder / "meta" / "episodes").rglob("*.parquet"))
+    if not metas:
+        raise DataError(
+            f"{folder}/meta/episodes: no parquet files; a v3.0 dataset lists its episodes there, copy the whole dataset"
+        )
+    needed = ["episode_index", "length", "data/chunk_index", "data/file_index"]
+    rows: list[dict[str, Any]] = []
+    for meta in metas:
+        table = _read_parquet(meta)
+        absent = [name for name in needed if name not in table.column_names]
+        if absent:
+            raise DataError(f"{meta}: no column {', '.join(absent)}; it is not the episode list of a v3.0 dataset")
+        rows += table.select(needed + (["tasks"] if "tasks" in table.column_names else [])).to_pylist()
+    loaded: tuple[Path | None, pa.Table | None, np.ndarray] = (None, None, np.zeros(0, int))
+    for row in sorted(rows, key=lambda row: row["episode_index"]):
+        index = int(row["episode_index"])
+        path = folder / _fill(template, folder, chunk_index=row["data/chunk_index"], file_index=row["data/file_index"])
+        if loaded[0] != path:
+            table = _read_parquet(path)
+            if "episode_index" not in table.column_names:
+                raise DataError(f"{path}: no column 'episode_index' (columns: {', '.join(table.column_names)})")
+            loaded = path, table, np.asarray(table["episode_index"])
+        rows_of_it = np.flatnonzero(loaded[2] == index)
+        _check_length(len(rows_of_it), row["length"], f"{path}: episode {index}")
+        yield index, loaded[1].take(pa.array(rows_of_it)), _first(row.get("tasks"))
+
+
+def _check_length(found: int, listed: Any, where: str) -> None:
+    if found == 0 or (listed is not None and found != int(listed)):
+        raise DataError(f"{where} has {found} frames, the episode list says {listed}; the copy is incomplete")
+
+
+def _fill(template: str, folder: Path, **values: int) -> str:
+    try:
+        return template.format(**values)
+    except (KeyError, ValueError, IndexError) as error:
+        raise DataError(f"{folder}/meta/info.json: data_path {template!r} cannot be filled ({error})") from None
+
+
+def _integer(row: dict[str, Any], key: str, where: str) -> int:
+    if not isinstance(row.get(key), int):
+        raise DataError(f"{where}: {key} is {row.get(key)!r}; it must be a whole number")
+    return row[key]
+
+
+def _first(tasks: Any) -> str:
+    if isinstance(tasks, str):
+        return tasks
+    return str(tasks[0]) if isinstance(tasks, list) and tasks else ""
+
+
+def _read_parquet(path: Path) -> pa.Table:
+    try:
+        return pq.read_table(path)
+    except FileNotFoundError:
+        raise DataError(f"{path}: missing, though the dataset's meta lists it; copy the whole dataset") from None
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(
+            f"{path}: not a parquet file, or truncated ({' '.join(str(error).split())}); copy it again"
+        ) from None
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"{path}: missing; copy the whole dataset") from None
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: not valid JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise DataError(f"{path}: must hold a JSON object, holds {type(value).__name__}")
+    return value
+
+
+def _read_json_lines(path: Path) -> list[dict[str, Any]]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        rows = [json.loads(line) for line in lines if line.strip()]
+    except FileNotFoundError:
+        raise DataError(f"{path}: missing; a v2.x dataset lists its episodes there, copy the whole dataset") from None
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: not one JSON object a line ({error})") from None
+    if not all(isinstance(row, dict) for row in rows):
+        raise DataError(f"{path}: not one JSON object a line")
+    return rows
+
+
+# --- CSV -------------------------------------------------------------------------------------------------------------
+
+
+def _read_csv(path: Path, name: str, config: Config) -> Recording:
+    """Header with joint names (``shoulder_pan`` or ``state.shoulder_pan`` and ``action.shoulder_pan``), optionally a time column
+    in s and ``object.NAME.x`` .. ``object.NAME.qz``."""
+    try:
+        rows = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig"))))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path}: not a CSV text ({error}); recordings are LeRobot folders, .csv or .hdf5") from None
+    rows = [row for row in rows if row]
+    if len(rows) < 3:
+        raise DataError(f"{path}: {max(len(rows) - 1, 0)} data rows; a recording has a header and at least 2 rows")
+    header, body = [cell.strip() for cell in rows[0]], rows[1:]
+    values = np.empty((len(body), len(header)))
+    for number, row in enumerate(body, start=2):
+        if len(row) != len(header):
+            raise DataError(
+                f"{path}: line {number} has {len(row)} cells, the header has {len(header)}; the file is cut off or damaged"
+            )
+        try:
+            values[number - 2] = [float(cell) for cell in row]
+        except ValueError:
+            raise DataError(f"{path}: line {number} holds something that is no number: {', '.join(row)}") from None
+    prefixes = {"action": "action.", "state": ("state.", "observation.state.")}
+    chosen = {
+        key: [i for i, column in enumerate(header) if column.startswith(prefix)] for key, prefix in prefixes.items()
+    }
+    plain = [
+        i
+        for i, c in enumerate(header)
+        if i not in chosen["action"] + chosen["state"] and _joint_of(c, config) is not None
+    ]
+    state_columns = chosen["state"] or plain or chosen["action"]
+    state = _csv_joints(values, header, state_columns, config, f"{path}: state")
+    action = _csv_joints(values, header, chosen["action"], config, f"{path}: action") if chosen["action"] else state
+    return Recording(
+        name=name,
+        fps=_csv_rate(values, header, path, config),
+        columns=tuple(header[i] for i in _ordered(header, state_columns, config, f"{path}: state")),
+        action=action,
+        state=state,
+        objects=_csv_objects(values, header, path),
+        has_action=bool(chosen["action"]) and not np.array_equal(action, state),
+    )
+
+
+def _ordered(header: list[str], columns: list[int], config: Config, where: str) -> list[int]:
+    return [columns[i] for i in _order([header[i] for i in columns], config, where)]
+
+
+def _csv_joints(values: np.ndarray, header: list[str], columns: list[int], config: Config, where: str) -> np.ndarray:
+    order = _ordered(header, columns, config, where)
+    return _finite(values[:, order], [header[i] for i in order], where)
+
+
+def _csv_rate(values: np.ndarray, header: list[str], path: Path, config: Config) -> float:
+    column = next((i for i, name in enumerate(header) if name.lower() in _TIME_COLUMNS), None)
+    if column is None:
+        return config.teleop.recordings.default_fps_hz
+    steps = np.diff(_finite(values[:, [column]], [header[column]], str(path))[:, 0])
+    period = float(np.median(steps))
+    tolerance = config.teleop.recordings.time_jitter
+    uneven = np.flatnonzero(np.abs(steps - period) > tolerance * period)
+    if not period > 0 or uneven.size:
+        line = int(uneven[0]) + 3 if uneven.size else 3
+        raise DataError(
+            f"{path}: {header[column]} is not evenly spaced in s (median step {period:g}, line {line} differs by more than {tolerance:.0%}); "
+            "resample the recording to a constant rate, or drop the column to use teleop.recordings.default_fps_hz"
+        )
+    return 1.0 / period
+
+
+def _csv_objects(values: np.ndarray, header: list[str], path: Path) -> dict[str, np.ndarray]:
+    parts = [column.split(".") for column in header]
+    names = sorted({part[1] for part in parts if part[0] == "object" and len(part) == 3})
+    objects = {}
+    for name in names:
+        pose = np.array([0.0, 0, 0, 1, 0, 0, 0])
+        given = [key for key in _POSE_KEYS if f"object.{name}.{key}" in header]
+        if not {"x", "y", "z"} <= set(given) or (len(given) not in (3, 7)):
+            raise DataError(
+                f"{path}: object {name} has columns {', '.join(given) or 'of unknown names'}; give x, y, z in m or all of {', '.join(_POSE_KEYS)}"
+            )
+        for key in given:
+            pose[_POSE_KEYS.index(key)] = values[0, header.index(f"object.{name}.{key}")]
+        length = np.linalg.norm(pose[3:])
+        if not np.isfinite(pose).all() or abs(length - 1) > 1e-2:
+            raise DataError(
+                f"{path}: object {name} at the first row is {pose}; needed are finite numbers and a unit quaternion w x y z"
+            )
+        pose[3:] /= length
+        objects[name] = pose
+    return objects
