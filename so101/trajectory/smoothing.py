@@ -2,7 +2,7 @@
 
 The jaw column is copied bit for bit: a smoothed jaw command closes early and slowly, so the grasp would be another one.
 A polynomial fit of the last half window (scipy's mode "interp") moves the first and last targets; here the signal is
-continued by point reflection about its end points instead, which leaves exactly these two where they are, without a step.
+continued by point reflection about its end points instead, which leaves just these two where they are, without a step.
 
 Around a jaw change the plain filter still mixes the frames of the approach into a hold shorter than the window; how far
 it moved the arm at those frames is measured (`shift_at_jaw_changes_rad`), and the verify stage decides by physics.

@@ -89,7 +89,7 @@ def test_cubics_pass_unchanged_away_from_the_ends():
 
 
 def test_noise_shrinks_as_the_filter_theory_says():
-    """The squared weights of a 21-point cubic filter add up to 3 (3 m^2 + 3 m - 1) / ((2m + 3)(2m + 1)(2m - 1)), m = 10."""
+    """The squared weights of a cubic filter of 2m + 1 = 21 points sum to 3 (3 m^2 + 3 m - 1) / ((2m+3)(2m+1)(2m-1))."""
     noise = np.random.default_rng(1).normal(0, 1, (400_000, 1))
     assert smooth_columns(noise, 21, 3).var() == pytest.approx(987 / 9177, rel=0.02)
 

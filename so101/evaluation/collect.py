@@ -1,0 +1,245 @@
+"""Reads a run folder, one demo at a time, into the small numbers that the report shows. Missing stages stay None."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from so101.config import Config
+from so101.datasets.demo import Demo, list_demos, load_demo
+from so101.datasets.seeds_hdf5 import read_seeds
+from so101.errors import DataError
+from so101.evaluation.statistics import (
+    ForwardKinematics,
+    Interval,
+    SourceUse,
+    StartOffset,
+    TrajectoryStatistics,
+    cause_table,
+    source_usage,
+    start_offset,
+    trajectory_statistics,
+    wilson_interval,
+)
+from so101.geometry import make_pose, rotation_about_axis
+from so101.pipeline.run_folder import RunFolder
+
+SOURCES = ("seeds", "generated", "verified")
+
+
+@dataclass(frozen=True)
+class StageCount:
+    """One row of the pipeline table. `count` is None where the stage has not run; `of` is what the share is of."""
+
+    name: str
+    meaning: str
+    count: int | None
+    of: int | None = None
+    of_name: str = ""
+    confidence: float = 0.95
+
+    @property
+    def share(self) -> float | None:
+        return self.count / self.of if self.count is not None and self.of else None
+
+    @property
+    def interval(self) -> Interval | None:
+        return wilson_interval(self.count, self.of, self.confidence) if self.share is not None else None
+
+
+@dataclass
+class Starts:
+    """Start offsets of one object over all attempts, and whether each became a strict success."""
+
+    offsets: list[StartOffset] = field(default_factory=list)
+    success: list[bool] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class DemoVideos:
+    """The videos of one demo: camera -> file, and one line about the demo."""
+
+    index: int
+    cameras: dict[str, Path]
+    demo: Demo | None
+
+
+@dataclass
+class RunSummary:
+    """Everything the page needs, small."""
+
+    stages: list[StageCount] = field(default_factory=list)
+    frames: dict[str, int] = field(default_factory=dict)  # source -> frames
+    seed_range: tuple[int, int] | None = None
+    attempts: int | None = None
+    strict: int = 0
+    causes: list[tuple[str, int, int]] = field(default_factory=list)  # cause, attempts, of them passed the loose filter
+    replay_causes: list[tuple[str, int]] = field(default_factory=list)
+    starts: dict[str, Starts] = field(default_factory=dict)
+    usage: dict[str, list[SourceUse]] = field(default_factory=dict)  # subtask -> rows
+    statistics: dict[str, list[TrajectoryStatistics]] = field(default_factory=lambda: {name: [] for name in SOURCES})
+    seeds_report: list[dict[str, Any]] | None = None
+    videos: list[DemoVideos] = field(default_factory=list)
+
+    def stage(self, name: str) -> StageCount:
+        return next(stage for stage in self.stages if stage.name == name)
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file of the run, None when absent.
+
+    Raises:
+        DataError: not JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: the report cannot read it ({error}); delete it and run its stage again") from None
+
+
+def base_in_world(config: Config) -> np.ndarray:
+    """T_world_base (4, 4) of robot.yaml."""
+    turn = rotation_about_axis(np.array([0.0, 0.0, 1.0]), config.robot.base_yaw_rad)
+    return make_pose(turn, np.array(config.robot.base_position_m))
+
+
+def collect(config: Config, run: RunFolder, fk: ForwardKinematics, advance=lambda: None) -> RunSummary:
+    """Read the run folder. `advance` is called once a file read.
+
+    Raises:
+        DataError: a file of the run is damaged.
+    """
+    summary = RunSummary()
+    _read_seed_files(config, run, fk, summary)
+    loose = _read_attempts(config, run, fk, summary, advance)
+    verified, rejected = _read_verified(run, fk, summary, advance)
+    summary.videos = list_videos(run)
+    _count_stages(config, run, summary, loose, verified, rejected)
+    return summary
+
+
+def _read_seed_files(config: Config, run: RunFolder, fk: ForwardKinematics, summary: RunSummary) -> None:
+    summary.seeds_report = read_json(run.seeds_report)
+    if run.seeds.is_file():
+        for seed in read_seeds(run.seeds, config):
+            summary.statistics["seeds"].append(trajectory_statistics(seed.q, seed.q_target, seed.fps, fk))
+            summary.frames["seeds"] = summary.frames.get("seeds", 0) + seed.num_frames
+
+
+def _read_attempts(config: Config, run: RunFolder, fk: ForwardKinematics, summary: RunSummary, advance) -> int:
+    """Generated and failed attempts into `summary`; returns how many pass the loose filter."""
+    if not (run.generated.is_dir() or run.failed.is_dir()):
+        return 0
+    T_world_base = base_in_world(config)
+    causes, loose_causes, uses = [], [], defaultdict(list)
+    seeds, loose = [], 0
+    summary.attempts = 0
+    for folder in (run.generated, run.failed):
+        for path in list_demos(folder):
+            demo = load_demo(path)
+            advance()
+            summary.attempts += 1
+            summary.strict += demo.strict
+            loose += demo.geometric
+            seeds.append(demo.seed)
+            if not demo.strict:
+                causes.append(demo.cause or "unknown")
+                if demo.geometric:
+                    loose_causes.append(causes[-1])
+            for subtask, source in zip(subtask_names(demo, config), demo.meta.get("sources", []), strict=False):
+                uses[subtask].append((str(source), demo.strict))
+            _add_starts(config, demo, T_world_base, summary)
+            if folder == run.generated:
+                summary.statistics["generated"].append(trajectory_statistics(demo.q, demo.q_target, demo.fps, fk))
+                summary.frames["generated"] = summary.frames.get("generated", 0) + demo.num_frames
+    summary.seed_range = (min(seeds), max(seeds)) if seeds else None
+    by_loose = dict(cause_table(loose_causes))
+    summary.causes = [(cause, count, by_loose.get(cause, 0)) for cause, count in cause_table(causes)]
+    summary.usage = {subtask: source_usage(pairs) for subtask, pairs in uses.items()}
+    return loose
+
+
+def subtask_names(demo: Demo, config: Config) -> list[str]:
+    """Names of the subtasks of a demo, of the task's definition where the demo does not say."""
+    names = [str(subtask[0]) for subtask in demo.meta.get("subtasks", [])]
+    task = config.task.tasks.get(demo.task)
+    return names or [subtask.name for subtask in task.subtasks] if task else names
+
+
+def _add_starts(config: Config, demo: Demo, T_world_base: np.ndarray, summary: RunSummary) -> None:
+    task = config.task.tasks.get(demo.task)
+    if task is None or not demo.num_frames:
+        return
+    for name, placement in task.objects.items():
+        if name in demo.objects:
+            starts = summary.starts.setdefault(name, Starts())
+            starts.offsets.append(start_offset(demo.objects[name][0], placement, T_world_base))
+            starts.success.append(demo.strict)
+
+
+def _read_verified(run: RunFolder, fk: ForwardKinematics, summary: RunSummary, advance) -> tuple[int | None, int]:
+    """Verified and rejected demos into `summary`; returns their counts, None and 0 when verification has not run."""
+    if not (run.verified.is_dir() or run.rejected.is_dir()):
+        return None, 0
+    verified = list_demos(run.verified)
+    for path in verified:
+        demo = load_demo(path)
+        advance()
+        summary.statistics["verified"].append(trajectory_statistics(demo.q, demo.q_target, demo.fps, fk))
+        summary.frames["verified"] = summary.frames.get("verified", 0) + demo.num_frames
+    causes = []
+    for path in list_demos(run.rejected):
+        causes.append(load_demo(path).cause or "unknown")
+        advance()
+    summary.replay_causes = cause_table(causes)
+    return len(verified), len(causes)
+
+
+def list_videos(run: RunFolder) -> list[DemoVideos]:
+    """Demos with at least one video, in index order; demo data is looked up for the page's captions later."""
+    found = []
+    for folder in sorted(run.videos.glob("demo_[0-9]*")):
+        cameras = {path.stem: path for path in sorted(folder.glob("[!.]*.mp4"))}
+        if cameras:
+            found.append(DemoVideos(int(folder.name.removeprefix("demo_")), cameras, None))
+    return found
+
+
+def _count_stages(
+    config: Config, run: RunFolder, summary: RunSummary, loose: int, verified: int | None, rejected: int
+) -> None:
+    report = summary.seeds_report
+    candidates = len(report) if report is not None else None
+    seeds = len(summary.statistics["seeds"]) if run.seeds.is_file() else None
+    if seeds is None and report is not None:
+        seeds = sum(bool(entry.get("kept")) for entry in report)
+    ran = summary.attempts is not None
+    filtered = read_json(run.filter_report)
+    kept = len(filtered["kept"]) if filtered is not None else None
+    smoothed = len(list_demos(run.smoothed)) if run.smoothed.is_dir() else None
+    replayed = verified + rejected if verified is not None else None
+    rendered = len(summary.videos) if run.videos.is_dir() else None
+    info = read_json(run.dataset / "meta" / "info.json")
+    episodes = int(info["total_episodes"]) if info is not None else None
+    if info is not None and "total_frames" in info:
+        summary.frames["dataset"] = int(info["total_frames"])
+    rows = [
+        ("seeds", "demonstrations that became seeds", seeds, candidates, "recordings"),
+        ("attempts", "trajectories generated with physics", summary.attempts, None, ""),
+        ("geometric", "object over the container (loose filter)", loose if ran else None, summary.attempts, "attempts"),
+        ("strict", "inserted, released and still", summary.strict if ran else None, summary.attempts, "attempts"),
+        ("kept", "taken by the filter", kept, summary.attempts, "attempts"),
+        ("smoothed", "arm targets smoothed", smoothed, kept, "kept"),
+        ("verified", "succeeded again in an open-loop replay", verified, replayed, "replayed"),
+        ("rendered", "videos of every camera", rendered, verified, "verified"),
+        ("in dataset", "episodes in the LeRobot dataset", episodes, verified, "verified"),
+    ]
+    confidence = config.dataset.report.confidence
+    summary.stages = [StageCount(*row, confidence=confidence) for row in rows]

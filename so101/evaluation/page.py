@@ -1,0 +1,449 @@
+"""The HTML of the report, section by section, from a `RunSummary`. Pure text: same summary, same bytes."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from so101.config import Config
+from so101.evaluation import plots
+from so101.evaluation.collect import RunSummary, StageCount, Starts
+from so101.evaluation.statistics import SourceUse, bin_counts, bin_indices, heading_range, summarise
+from so101.evaluation.style import CSS
+
+_SHOWN_SEEDS = 12  # rows of the seeds table that are open at once; layout, not a result
+_CM = 100.0
+# field of TrajectoryStatistics, title, unit, factor to that unit, digits; the first four are drawn
+_METRICS = (
+    ("path_length_m", "Path length", "m", 1.0, 2),
+    ("duration_s", "Duration", "s", 1.0, 1),
+    ("smoothness", "Path smoothness, lower is smoother", "", 1.0, 2),
+    ("mean_joint_speed_rad_s", "Mean joint speed", "deg/s", np.rad2deg(1.0), 1),
+    ("peak_joint_speed_rad_s", "Peak joint speed", "deg/s", np.rad2deg(1.0), 0),
+    ("command_jerk_rad_s3", "Jerk of the commands (rms)", "rad/s³", 1.0, 0),
+)
+_DRAWN = 4
+
+
+@dataclass(frozen=True)
+class SampleFrames:
+    """Stills of one demo: camera -> (data URI, time s) a moment."""
+
+    index: int
+    cameras: dict[str, list[tuple[str, float]]]
+
+
+@dataclass(frozen=True)
+class VideoCard:
+    """Videos of one demo: camera -> (relative URL, poster data URI), and a caption."""
+
+    index: int
+    caption: str
+    cameras: dict[str, tuple[str, str]]
+
+
+def number(value: float, digits: int = 0) -> str:
+    """With thin spaces between thousands."""
+    return f"{value:,.{digits}f}".replace(",", " ")
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def span(low: float, high: float) -> str:
+    """An interval of shares, as percent."""
+    return f"{100 * low:.1f} – {100 * high:.1f} %"
+
+
+def count_of(count: int, noun: str) -> str:
+    """'1 demo', '2 demos'."""
+    return f"{number(count)} {noun}{'' if count == 1 else 's'}"
+
+
+def section(anchor: str, title: str, lead: str, body: str) -> str:
+    text = f'<p class="lead">{lead}</p>' if lead else ""
+    return f'<section id="{anchor}" aria-labelledby="{anchor}-title"><h2 id="{anchor}-title">{title}</h2>{text}{body}</section>'
+
+
+def not_run(command: str) -> str:
+    return f'<p class="none">Not run: <code>./twin {command}</code> makes this.</p>'
+
+
+def key(entries: Iterable[tuple[str, str, str]]) -> str:
+    """Legend of (text, CSS colour variable, shape class)."""
+    marks = "".join(f'<span class="{shape}" style="--c: var(--{c})">{escape(text)}</span>' for text, c, shape in entries)
+    return f'<p class="key">{marks}</p>'
+
+
+def render_page(
+    config: Config,
+    run_name: str,
+    summary: RunSummary,
+    frames: SampleFrames | None,
+    videos: list[VideoCard],
+    versions: Mapping[str, str],
+) -> str:
+    """The whole page."""
+    task = config.task.active
+    parts = [
+        ("pipeline", "Pipeline", _pipeline(summary, config)),
+        ("causes", "Causes of failure", _causes(summary)),
+        ("starts", "Start poses", _starts(summary, config)),
+        ("trajectories", "Trajectories", _trajectories(summary)),
+        ("sources", "Sources", _sources(summary, config)),
+        ("frames", "Frames", _frames(frames)),
+        ("videos", "Videos", _videos(videos, summary)),
+        ("seeds", "Seeds", _seeds(summary)),
+        ("origin", "Origin", _origin(config, versions)),
+    ]
+    links = "".join(f'<a href="#{anchor}">{title}</a>' for anchor, title, _ in parts)
+    return (
+        "<!doctype html>\n"
+        f'<html lang="en"><head><meta charset="utf-8"><title>{escape(run_name)}: {escape(task.language)}</title>\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<link rel="icon" href="data:,"><style>{CSS}</style></head>\n<body>\n'
+        '<a class="skip" href="#pipeline">Skip to the results</a><div class="page"><header>\n'
+        f'<p class="over">SO-101 run <b>{escape(run_name)}</b> · task <code>{escape(config.task.name)}</code></p>\n'
+        f"<h1>{escape(task.language)}</h1>{_tiles(summary)}<nav aria-label='Sections'>{links}</nav></header>\n<main>\n"
+        + "\n".join(body for _, _, body in parts)
+        + "\n</main></div></body></html>\n"
+    )
+
+
+def _tile(label: str, value: str | None, detail: str) -> str:
+    shown = f'<div class="value">{value}</div>' if value is not None else '<div class="value none">not run</div>'
+    return f'<div class="tile"><div class="label">{label}</div>{shown}<div class="detail">{detail}</div></div>'
+
+
+def _tiles(summary: RunSummary) -> str:
+    seeds, strict = summary.stage("seeds"), summary.stage("strict")
+    verified, dataset = summary.stage("verified"), summary.stage("in dataset")
+    tiles = [
+        _tile(
+            "Seeds",
+            None if seeds.count is None else number(seeds.count),
+            f"of {count_of(seeds.of, 'recording')}" if seeds.of else "demonstrations to multiply",
+        ),
+        _tile(
+            "Strict success",
+            None if strict.count is None else percent(strict.share) if strict.share is not None else "none tried",
+            f"{number(strict.count)} of {count_of(strict.of, 'attempt')}, {span(*strict.interval)}"
+            if strict.interval
+            else "no attempts yet",
+        ),
+        _tile(
+            "Verified by replay",
+            None if verified.count is None else number(verified.count),
+            f"of {count_of(verified.of, 'demo')}, {span(*verified.interval)}" if verified.interval else "no demos yet",
+        ),
+        _tile(
+            "In the dataset",
+            None if dataset.count is None else number(dataset.count),
+            count_of(summary.frames["dataset"], "frame") if "dataset" in summary.frames else "episodes",
+        ),
+    ]
+    return f'<div class="tiles">{"".join(tiles)}</div>'
+
+
+def _share_cell(stage: StageCount) -> str:
+    if stage.count is None:
+        return '<td class="none">not run</td>'
+    if stage.interval is None:
+        return "<td></td>"
+    low, high = stage.interval
+    share = min(stage.share, 1.0)
+    return (
+        f'<td><div class="bar" aria-hidden="true"><i style="width:{100 * share:.2f}%"></i>'
+        f'<b style="left:{100 * low:.2f}%;width:{100 * (high - low):.2f}%"></b></div>'
+        f"{percent(stage.share)} <span class='note'>of {number(stage.of)} {stage.of_name} · {span(low, high)}</span></td>"
+    )
+
+
+def _pipeline(summary: RunSummary, config: Config) -> str:
+    rows = "".join(
+        f'<tr><th scope="row">{stage.name}<span class="meaning">{stage.meaning}</span></th>'
+        f'<td class="num">{"–" if stage.count is None else number(stage.count)}</td>{_share_cell(stage)}</tr>'
+        for stage in summary.stages
+    )
+    facts = []
+    if summary.seed_range:
+        facts.append(f"Attempt seeds {summary.seed_range[0]} to {summary.seed_range[1]}, n = {number(summary.attempts)}.")
+    facts += [f"{count_of(n, 'frame')} in {source}." for source, n in summary.frames.items()]
+    confidence = f"{100 * config.dataset.report.confidence:g} %"
+    return section(
+        "pipeline",
+        "From seeds to dataset",
+        f"How many demonstrations each stage leaves. Ranges and the dark marks on the bars are {confidence} Wilson intervals.",
+        '<div class="scroll"><table><thead><tr><th scope="col">Stage</th><th scope="col" class="num">Count</th>'
+        f'<th scope="col" style="width:48%">Share</th></tr></thead><tbody>{rows}</tbody></table></div>'
+        f'<p class="note">{" ".join(facts)}</p>',
+    )
+
+
+def _bar_rows(rows: list[tuple[str, list[tuple[int, str]], str]]) -> str:
+    """Rows of (name, [(count, CSS class)], text) as a table of bars on one scale."""
+    scale = max((sum(count for count, _ in parts) for _, parts, _ in rows), default=0) or 1
+    lines = []
+    for name, parts, text in rows:
+        bars = "".join(f'<i class="{style}" style="width:{100 * n / scale:.2f}%"></i>' for n, style in parts if n)
+        lines.append(
+            f'<tr><td class="source">{escape(name)}</td><td><div class="bar plain" aria-hidden="true">{bars}</div></td>'
+            f'<td class="num">{text}</td></tr>'
+        )
+    return f"<table><tbody>{''.join(lines)}</tbody></table>"
+
+
+def _causes(summary: RunSummary) -> str:
+    if summary.attempts is None:
+        return section("causes", "Causes of failure", "", not_run("generate"))
+    total = sum(count for _, count, _ in summary.causes)
+    left = "<p>Every attempt is a strict success.</p>" if summary.attempts else "<p>Nothing was attempted.</p>"
+    if summary.causes:
+        rows = [
+            (cause.replace("_", " "), [(count - loose, "bad"), (loose, "soft")], f"{count} · {percent(count / total)}")
+            for cause, count, loose in summary.causes
+        ]
+        left = key([("failed", "bad", "")]) + _bar_rows(rows)
+        if any(loose for _, _, loose in summary.causes):
+            left = (
+                key([("failed", "bad", "")])[:-4]
+                + '<span style="--c: color-mix(in srgb, var(--bad) 45%, var(--card))">passes the loose filter only</span></p>'
+                + _bar_rows(rows)
+            )
+    right = f'<p class="none">Not run: <code>./twin verify</code> replays the demos.</p>'
+    if summary.stage("verified").count is not None:
+        right = "<p>Every replayed demo succeeded again.</p>"
+        if summary.replay_causes:
+            rows = [(cause.replace("_", " "), [(n, "bad")], str(n)) for cause, n in summary.replay_causes]
+            right = _bar_rows(rows)
+        elif not summary.stage("verified").of:
+            right = "<p>Nothing was replayed.</p>"
+    lead = f"{count_of(total, 'attempt')} of {number(summary.attempts)} did not end as a strict success."
+    body = f'<div class="two"><div><h3>Generation</h3>{left}</div><div><h3>Replay after smoothing</h3>{right}</div></div>'
+    return section("causes", "Causes of failure", lead, body)
+
+
+def _starts(summary: RunSummary, config: Config) -> str:
+    if not summary.starts:
+        body = not_run("generate") if summary.attempts is None else "<p>No attempt tells its start poses.</p>"
+        return section("starts", "Coverage of start poses", "", body)
+    bins = config.dataset.report.coverage_bins
+    figures, rows = [], []
+    for name, starts in summary.starts.items():
+        drawn, row = _object_starts(name, starts, config, bins)
+        figures += drawn
+        rows.append(row)
+    table = (
+        '<div class="scroll"><table><thead><tr><th scope="col">Object</th><th scope="col">Position cells tried</th>'
+        '<th scope="col">with a strict success</th><th scope="col">Heading bins tried</th>'
+        '<th scope="col">with a strict success</th></tr></thead><tbody>' + "".join(rows) + "</tbody></table></div>"
+    )
+    legend = key(
+        [
+            ("strict success", "good", ""),
+            ("not a strict success", "bad", "cross"),
+            ("configured range", "muted", "dashed"),
+        ]
+    )
+    return section(
+        "starts",
+        "Coverage of start poses",
+        "Where the objects stood when an attempt began, relative to their nominal place along world axes. Cells that no "
+        "success covers are what a policy will not have seen.",
+        legend + f'<div class="figures">{"".join(figures)}</div>' + table,
+    )
+
+
+def _object_starts(name: str, starts: Starts, config: Config, bins: int) -> tuple[list[str], str]:
+    """Three figures and one table row of an object."""
+    placement = config.task.active.objects[name]
+    offsets = np.array(starts.offsets).reshape(-1, 3)
+    success = np.array(starts.success, bool)
+    limits = (placement.x_m, placement.y_m, heading_range(placement))
+    shape = tuple(bins if high > low else 1 for low, high in limits)
+    cells = [bin_indices(offsets[:, axis], *limits[axis], shape[axis]) for axis in range(3)]
+    tries, wins = bin_counts(cells[0] * shape[1] + cells[1], success, shape[:2])
+    turn_tries, turn_wins = bin_counts(cells[2], success, shape[2:])
+    x_cm, y_cm = (tuple(_CM * limit for limit in limits[axis]) for axis in (0, 1))
+    label, anchor = escape(name), "".join(filter(str.isalnum, name))
+    figures = [
+        plots.start_scatter(
+            offsets[:, 0] * _CM, offsets[:, 1] * _CM, success, x_cm, y_cm, f"{name}: start positions", "cm", f"s{anchor}"
+        ),
+        plots.start_rates(tries, wins, x_cm, y_cm, f"{name}: strict successes / attempts", "cm", f"r{anchor}"),
+    ]
+    heading_deg = tuple(float(np.rad2deg(limit)) for limit in limits[2])
+    if shape[2] > 1:
+        figures.append(plots.heading_bars(turn_tries, turn_wins, heading_deg, f"{name}: start headings", f"h{anchor}"))
+    cell = '<td class="num" style="text-align:left">{} of {}</td>'
+    counts = [(tries > 0, tries), (wins > 0, tries), (turn_tries > 0, turn_tries), (turn_wins > 0, turn_tries)]
+    row = "".join(cell.format(int(hit.sum()), of.size) for hit, of in counts)
+    return [f"<figure>{figure}</figure>" for figure in figures], f'<tr><th scope="row">{label}</th>{row}</tr>'
+
+
+def _trajectories(summary: RunSummary) -> str:
+    lead = (
+        "One value a demonstration, of the measured arm; jerk of the commanded joints. Smoothness is the sum of the second "
+        "differences of the end effector path over its length. A line marks the median, a thick bar the middle half."
+    )
+    if not any(summary.statistics.values()):
+        return section("trajectories", "Trajectory statistics", "", not_run("generate"))
+    figures, rows = [], []
+    for place, (field, title, unit, factor, digits) in enumerate(_METRICS):
+        samples = {
+            source: [factor * getattr(row, field) for row in rows_] for source, rows_ in summary.statistics.items()
+        }
+        if place < _DRAWN:
+            figures.append(f"<figure>{plots.violins(samples, title, unit, f'v{place}')}</figure>")
+        cells = []
+        for values in samples.values():
+            five = summarise(values)
+            cells.append(
+                '<td class="none">not run</td>'
+                if five is None
+                else f"<td>{number(five.median, digits)} <span class='note'>{number(five.p5, digits)} – "
+                f"{number(five.p95, digits)}</span></td>"
+            )
+        name = f"{title} [{unit}]" if unit else title
+        rows.append(f'<tr><th scope="row">{name}</th>{"".join(cells)}</tr>')
+    heads = "".join(
+        f'<th scope="col">{source}, n = {number(len(values))}</th>' for source, values in summary.statistics.items()
+    )
+    table = (
+        '<h3>Median and 5th to 95th percentile</h3><div class="scroll" tabindex="0"><table><thead><tr>'
+        f'<th scope="col">Statistic</th>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+    )
+    return section("trajectories", "Trajectory statistics", lead, f'<div class="figures">{"".join(figures)}</div>{table}')
+
+
+def _sources(summary: RunSummary, config: Config) -> str:
+    if not summary.usage:
+        body = not_run("generate") if summary.attempts is None else "<p>No attempt names its sources.</p>"
+        return section("sources", "Which seeds were used", "", body)
+    top = config.dataset.report.top_sources
+    legend = key([("attempt became a strict success", "good", ""), ("it did not", "bad", "")])
+    blocks = [f"<div><h3>{escape(subtask)}</h3>{_subtask_sources(uses, top)}</div>" for subtask, uses in summary.usage.items()]
+    return section(
+        "sources",
+        "Which seeds were used",
+        "The seed that each subtask was taken from, over all attempts. A dataset that leans on few seeds repeats their habits.",
+        legend + f'<div class="two">{"".join(blocks)}</div>',
+    )
+
+
+def _subtask_sources(uses: list[SourceUse], top: int) -> str:
+    def rows(part: list[SourceUse]) -> list[tuple[str, list[tuple[int, str]], str]]:
+        return [
+            (use.source, [(use.succeeded, ""), (use.used - use.succeeded, "bad")], f"{use.succeeded} / {use.used}")
+            for use in part
+        ]
+
+    total = sum(use.used for use in uses)
+    three = sum(use.used for use in uses[:3])
+    text = _bar_rows(rows(uses[:top]))
+    if len(uses) > top:
+        text += f"<details><summary>{len(uses) - top} more</summary>{_bar_rows(rows(uses[top:]))}</details>"
+    share = f", the three most used make {percent(three / total)}" if len(uses) > 3 else ""
+    return f'<p class="note">{count_of(len(uses), "seed")} in use{share}.</p>{text}'
+
+
+def _frames(frames: SampleFrames | None) -> str:
+    if frames is None:
+        return section("frames", "Sample frames", "", not_run("render"))
+    cells = []
+    for camera, stills in frames.cameras.items():
+        cells.append(f'<div class="camera">{escape(camera)}</div>')
+        for uri, time in stills:
+            alt = escape(f"{camera} camera at {time:.1f} s")
+            cells.append(f'<div><img src="{uri}" alt="{alt}"><span class="time">{time:.1f} s</span></div>')
+    moments = max(len(stills) for stills in frames.cameras.values())
+    body = f'<div class="scroll" tabindex="0"><div class="frames" style="--moments:{moments}">{"".join(cells)}</div></div>'
+    lead = f"Demo {frames.index} as each camera sees it, decoded from its videos."
+    return section("frames", "Sample frames", lead, body)
+
+
+def _videos(videos: list[VideoCard], summary: RunSummary) -> str:
+    if not videos:
+        return section("videos", "Videos", "", not_run("render"))
+    cards = []
+    for card in videos:
+        views = "".join(
+            f'<figure><video controls muted loop playsinline preload="none" src="{escape(url)}" poster="{poster}" '
+            f'aria-label="{escape(f"demo {card.index}, {camera} camera")}"></video><figcaption>{escape(camera)}</figcaption></figure>'
+            for camera, (url, poster) in card.cameras.items()
+        )
+        cards.append(
+            f'<article><h3>Demo {card.index} <span class="note">{escape(card.caption)}</span></h3>'
+            f'<div class="views">{views}</div></article>'
+        )
+    lead = f"The first {len(videos)} of {count_of(len(summary.videos), 'rendered demo')}."
+    return section("videos", "Videos", lead, f'<div class="demos">{"".join(cards)}</div>')
+
+
+def _assumptions(value: Any) -> str:
+    """Free-form JSON of a recording's assumptions as short text."""
+    if not value:
+        return ""
+    if isinstance(value, Mapping):
+        return "<br>".join(f"{escape(str(name))}: {_assumptions(item) or '–'}" for name, item in value.items())
+    if isinstance(value, list) and not any(isinstance(item, Mapping | list) for item in value):
+        return "; ".join(_assumptions(item) or "0" for item in value)
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return escape(value if isinstance(value, str) else json.dumps(value, sort_keys=True))
+
+
+def _seed_row(entry: dict[str, Any]) -> str:
+    kept = bool(entry.get("kept"))
+    outcome = "kept" if kept else escape(str(entry.get("cause") or "not kept").replace("_", " "))
+    mark = "" if kept else ' class="none"'
+    return (
+        f'<tr><td class="source">{escape(str(entry.get("name", "")))}</td><td{mark}>{outcome}</td>'
+        f'<td class="note">{_assumptions(entry.get("assumptions"))}</td></tr>'
+    )
+
+
+def _seeds(summary: RunSummary) -> str:
+    report = summary.seeds_report
+    if report is None:
+        return section("seeds", "Where the seeds come from", "", not_run("seeds"))
+    if not report:
+        return section("seeds", "Where the seeds come from", "", "<p>No recording was looked at.</p>")
+    kept = sum(bool(entry.get("kept")) for entry in report)
+    causes = Counter(str(entry.get("cause") or "no cause given") for entry in report if not entry.get("kept"))
+    rows = [("usable", [(kept, "")], str(kept))] if kept else []
+    rows += [
+        (cause.replace("_", " "), [(n, "bad")], str(n)) for cause, n in sorted(causes.items(), key=lambda c: (-c[1], c[0]))
+    ]
+    head = (
+        '<table><thead><tr><th scope="col">Recording</th><th scope="col">Outcome</th><th scope="col">Assumptions</th>'
+        "</tr></thead><tbody>"
+    )
+    table = f"<div class='scroll'>{head}{''.join(map(_seed_row, report))}</tbody></table></div>"
+    if len(report) > _SHOWN_SEEDS:
+        table = f"<details><summary>All {len(report)} recordings</summary>{table}</details>"
+    lead = f"{kept} of {count_of(len(report), 'recording')} became {'a usable seed' if kept == 1 else 'usable seeds'}."
+    return section("seeds", "Where the seeds come from", lead, _bar_rows(rows) + table)
+
+
+def _origin(config: Config, versions: Mapping[str, str]) -> str:
+    pairs = [("Configuration digest", f"<code>{config.digest()}</code>")]
+    pairs += [(escape(name), f"<code>{escape(version)}</code>") for name, version in versions.items()]
+    sections = [(f"{name}.yaml", f"<code>{config.digest(name)}</code>") for name in type(config).model_fields]
+
+    def listing(items: list[tuple[str, str]]) -> str:
+        return '<dl class="pairs">' + "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in items) + "</dl>"
+
+    return section(
+        "origin",
+        "Made with",
+        "The same configuration, seeds and versions give the same files.",
+        listing(pairs) + f"<details><summary>Digest of each configuration file</summary>{listing(sections)}</details>",
+    )
