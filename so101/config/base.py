@@ -41,7 +41,7 @@ def _one_fault(file_name: str, model: type[BaseModel], error: dict[str, Any]) ->
     if error["type"] == "missing":
         return f"{file_name}: key {key!r} is missing; add it (allowed here: {_allowed(model, error['loc'])})"
     message = error["msg"].removeprefix("Value error, ")
-    if isinstance(error["input"], dict):  # a rule over several keys: its text names them, the whole mapping would bury it
+    if isinstance(error["input"], dict):  # a rule over several keys: its text names them, the mapping would bury it
         return f"{file_name}: {message}" if not error["loc"] else f"{file_name}: {key}: {message}"
     return f"{file_name}: {key} is {error['input']!r}; {message[0].lower()}{message[1:]}"
 
