@@ -26,6 +26,8 @@ class GraspStyle(Section):
     place_opening: int = Field(ge=0)
     place_height_m: Range
     place_dip_deg: list[float] = Field(min_length=1)
+    place_lean_deg: list[float] = Field(min_length=1)
+    lean_pivot_m: float
     squeeze_rad: float = Field(gt=0)
     approach_m: Range
     lift_m: Range
@@ -52,6 +54,9 @@ class OperatorConfig(Section):
     repeat_probability: float = Field(ge=0, lt=1)
     jaw_open_rad: Range
     jaw_speed_rad_s: Range
+    jaw_still_rad_s: float = Field(gt=0)
+    pan_axis_m: tuple[float, float]
+    swing_back: float = Field(ge=0, le=1)
     styles: dict[str, GraspStyle]
 
     @model_validator(mode="after")

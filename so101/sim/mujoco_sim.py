@@ -57,6 +57,7 @@ class MujocoSimulator:
         self._renderers: dict[str, object] = {}
         self._state_size = mujoco.mj_stateSize(model, _STATE_WITH_WARMSTART)
         self._geom_body = model.geom_bodyid
+        self.jaw_bodies = frozenset(model.body(name).id for name in config.robot.hull_free_bodies)
 
     def reset(self, env: int, q: np.ndarray, objects: Mapping[str, np.ndarray]) -> None:
         mujoco.mj_resetData(self.model, self.data[env])
