@@ -30,18 +30,20 @@ from so101.geometry import make_pose, rotation_about_axis
 from so101.pipeline.run_folder import RunFolder
 
 SOURCES = ("seeds", "generated", "verified")
+CHANCES = ("seeds", "geometric", "strict", "verified")  # stages whose share is a success probability
 
 
 @dataclass(frozen=True)
 class StageCount:
-    """One row of the pipeline table. `count` is None where the stage has not run; `of` is what the share is of."""
+    """One row of the pipeline table. `count` is None where the stage has not run; `of` is what the share is of. The
+    share has an interval where success is a matter of chance, that is with a `confidence`."""
 
     name: str
     meaning: str
     count: int | None
     of: int | None = None
     of_name: str = ""
-    confidence: float = 0.95
+    confidence: float | None = None
 
     @property
     def share(self) -> float | None:
@@ -49,7 +51,9 @@ class StageCount:
 
     @property
     def interval(self) -> Interval | None:
-        return wilson_interval(self.count, self.of, self.confidence) if self.share is not None else None
+        if self.share is None or self.confidence is None:
+            return None
+        return wilson_interval(self.count, self.of, self.confidence)
 
 
 @dataclass
@@ -242,4 +246,4 @@ def _count_stages(
         ("in dataset", "episodes in the LeRobot dataset", episodes, verified, "verified"),
     ]
     confidence = config.dataset.report.confidence
-    summary.stages = [StageCount(*row, confidence=confidence) for row in rows]
+    summary.stages = [StageCount(*row, confidence if row[0] in CHANCES else None) for row in rows]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
@@ -14,16 +13,24 @@ import numpy as np
 from so101.config import Config
 from so101.evaluation import plots
 from so101.evaluation.collect import RunSummary, StageCount, Starts
-from so101.evaluation.statistics import SourceUse, bin_counts, bin_indices, heading_range, summarise
+from so101.evaluation.statistics import (
+    SourceUse,
+    bin_counts,
+    bin_indices,
+    cause_table,
+    heading_range,
+    summarise,
+)
 from so101.evaluation.style import CSS
 
 _SHOWN_SEEDS = 12  # rows of the seeds table that are open at once; layout, not a result
+_NARROW_SPACE = "\u202f"  # does not break
 _CM = 100.0
 # field of TrajectoryStatistics, title, unit, factor to that unit, digits; the first four are drawn
 _METRICS = (
     ("path_length_m", "Path length", "m", 1.0, 2),
     ("duration_s", "Duration", "s", 1.0, 1),
-    ("smoothness", "Path smoothness, lower is smoother", "", 1.0, 2),
+    ("smoothness", "Path smoothness", "", 1.0, 2),
     ("mean_joint_speed_rad_s", "Mean joint speed", "deg/s", np.rad2deg(1.0), 1),
     ("peak_joint_speed_rad_s", "Peak joint speed", "deg/s", np.rad2deg(1.0), 0),
     ("command_jerk_rad_s3", "Jerk of the commands (rms)", "rad/s³", 1.0, 0),
@@ -49,17 +56,17 @@ class VideoCard:
 
 
 def number(value: float, digits: int = 0) -> str:
-    """With thin spaces between thousands."""
-    return f"{value:,.{digits}f}".replace(",", " ")
+    """With narrow spaces between thousands."""
+    return f"{value:,.{digits}f}".replace(",", _NARROW_SPACE)
 
 
 def percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+    return f"{100 * share:.1f}{_NARROW_SPACE}%"
 
 
 def span(low: float, high: float) -> str:
-    """An interval of shares, as percent."""
-    return f"{100 * low:.1f} – {100 * high:.1f} %"
+    """An interval of shares, as percent, kept on one line."""
+    return f'<span class="together">{100 * low:.1f} – {100 * high:.1f}{_NARROW_SPACE}%</span>'
 
 
 def count_of(count: int, noun: str) -> str:
@@ -69,17 +76,18 @@ def count_of(count: int, noun: str) -> str:
 
 def section(anchor: str, title: str, lead: str, body: str) -> str:
     text = f'<p class="lead">{lead}</p>' if lead else ""
-    return f'<section id="{anchor}" aria-labelledby="{anchor}-title"><h2 id="{anchor}-title">{title}</h2>{text}{body}</section>'
+    head = f'<h2 id="{anchor}-title">{title}</h2>'
+    return f'<section id="{anchor}" aria-labelledby="{anchor}-title">{head}{text}{body}</section>'
 
 
 def not_run(command: str) -> str:
-    return f'<p class="none">Not run: <code>./twin {command}</code> makes this.</p>'
+    return f'<p class="none">Not run yet: <code>./twin {command}</code> makes this.</p>'
 
 
 def key(entries: Iterable[tuple[str, str, str]]) -> str:
     """Legend of (text, CSS colour variable, shape class)."""
-    marks = "".join(f'<span class="{shape}" style="--c: var(--{c})">{escape(text)}</span>' for text, c, shape in entries)
-    return f'<p class="key">{marks}</p>'
+    marks = (f'<span class="{shape}" style="--c: var(--{c})">{escape(text)}</span>' for text, c, shape in entries)
+    return f'<p class="key">{"".join(marks)}</p>'
 
 
 def render_page(
@@ -155,14 +163,16 @@ def _tiles(summary: RunSummary) -> str:
 def _share_cell(stage: StageCount) -> str:
     if stage.count is None:
         return '<td class="none">not run</td>'
-    if stage.interval is None:
+    if stage.share is None:
         return "<td></td>"
-    low, high = stage.interval
-    share = min(stage.share, 1.0)
+    mark = text = ""
+    if stage.interval is not None:
+        low, high = stage.interval
+        mark = f'<b style="left:{100 * low:.2f}%;width:{100 * (high - low):.2f}%"></b>'
+        text = f" · {span(low, high)}"
     return (
-        f'<td><div class="bar" aria-hidden="true"><i style="width:{100 * share:.2f}%"></i>'
-        f'<b style="left:{100 * low:.2f}%;width:{100 * (high - low):.2f}%"></b></div>'
-        f"{percent(stage.share)} <span class='note'>of {number(stage.of)} {stage.of_name} · {span(low, high)}</span></td>"
+        f'<td><div class="bar" aria-hidden="true"><i style="width:{100 * min(stage.share, 1.0):.2f}%"></i>{mark}</div>'
+        f'{percent(stage.share)} <span class="note">of {number(stage.of)} {stage.of_name}{text}</span></td>'
     )
 
 
@@ -174,13 +184,15 @@ def _pipeline(summary: RunSummary, config: Config) -> str:
     )
     facts = []
     if summary.seed_range:
-        facts.append(f"Attempt seeds {summary.seed_range[0]} to {summary.seed_range[1]}, n = {number(summary.attempts)}.")
-    facts += [f"{count_of(n, 'frame')} in {source}." for source, n in summary.frames.items()]
-    confidence = f"{100 * config.dataset.report.confidence:g} %"
+        first, last = summary.seed_range
+        facts.append(f"Attempt seeds {first} to {last}, n = {number(summary.attempts)}.")
+    if summary.frames:
+        facts.append("Frames: " + ", ".join(f"{source} {number(n)}" for source, n in summary.frames.items()) + ".")
+    confidence = f"{100 * config.dataset.report.confidence:g}{_NARROW_SPACE}%"
     return section(
         "pipeline",
         "From seeds to dataset",
-        f"How many demonstrations each stage leaves. Ranges and the dark marks on the bars are {confidence} Wilson intervals.",
+        f"How many demonstrations each stage leaves. Ranges, and the marks on the bars, are {confidence} Wilson intervals.",
         '<div class="scroll"><table><thead><tr><th scope="col">Stage</th><th scope="col" class="num">Count</th>'
         f'<th scope="col" style="width:48%">Share</th></tr></thead><tbody>{rows}</tbody></table></div>'
         f'<p class="note">{" ".join(facts)}</p>',
@@ -194,8 +206,8 @@ def _bar_rows(rows: list[tuple[str, list[tuple[int, str]], str]]) -> str:
     for name, parts, text in rows:
         bars = "".join(f'<i class="{style}" style="width:{100 * n / scale:.2f}%"></i>' for n, style in parts if n)
         lines.append(
-            f'<tr><td class="source">{escape(name)}</td><td><div class="bar plain" aria-hidden="true">{bars}</div></td>'
-            f'<td class="num">{text}</td></tr>'
+            f'<tr><td class="source">{escape(name)}</td><td class="wide">'
+            f'<div class="bar plain" aria-hidden="true">{bars}</div></td><td class="num">{text}</td></tr>'
         )
     return f"<table><tbody>{''.join(lines)}</tbody></table>"
 
@@ -210,14 +222,10 @@ def _causes(summary: RunSummary) -> str:
             (cause.replace("_", " "), [(count - loose, "bad"), (loose, "soft")], f"{count} · {percent(count / total)}")
             for cause, count, loose in summary.causes
         ]
-        left = key([("failed", "bad", "")]) + _bar_rows(rows)
+        left = _bar_rows(rows)
         if any(loose for _, _, loose in summary.causes):
-            left = (
-                key([("failed", "bad", "")])[:-4]
-                + '<span style="--c: color-mix(in srgb, var(--bad) 45%, var(--card))">passes the loose filter only</span></p>'
-                + _bar_rows(rows)
-            )
-    right = f'<p class="none">Not run: <code>./twin verify</code> replays the demos.</p>'
+            left = key([("failed", "bad", ""), ("passes the loose filter only", "soft", "")]) + left
+    right = not_run("verify")
     if summary.stage("verified").count is not None:
         right = "<p>Every replayed demo succeeded again.</p>"
         if summary.replay_causes:
@@ -226,8 +234,8 @@ def _causes(summary: RunSummary) -> str:
         elif not summary.stage("verified").of:
             right = "<p>Nothing was replayed.</p>"
     lead = f"{count_of(total, 'attempt')} of {number(summary.attempts)} did not end as a strict success."
-    body = f'<div class="two"><div><h3>Generation</h3>{left}</div><div><h3>Replay after smoothing</h3>{right}</div></div>'
-    return section("causes", "Causes of failure", lead, body)
+    halves = f"<div><h3>Generation</h3>{left}</div><div><h3>Replay after smoothing</h3>{right}</div>"
+    return section("causes", "Causes of failure", lead, f'<div class="two">{halves}</div>')
 
 
 def _starts(summary: RunSummary, config: Config) -> str:
@@ -255,8 +263,8 @@ def _starts(summary: RunSummary, config: Config) -> str:
     return section(
         "starts",
         "Coverage of start poses",
-        "Where the objects stood when an attempt began, relative to their nominal place along world axes. Cells that no "
-        "success covers are what a policy will not have seen.",
+        "Where the objects stood when an attempt began, relative to their nominal place along world axes. A policy will "
+        "not have seen the cells without a success.",
         legend + f'<div class="figures">{"".join(figures)}</div>' + table,
     )
 
@@ -272,11 +280,10 @@ def _object_starts(name: str, starts: Starts, config: Config, bins: int) -> tupl
     tries, wins = bin_counts(cells[0] * shape[1] + cells[1], success, shape[:2])
     turn_tries, turn_wins = bin_counts(cells[2], success, shape[2:])
     x_cm, y_cm = (tuple(_CM * limit for limit in limits[axis]) for axis in (0, 1))
+    x, y = offsets[:, 0] * _CM, offsets[:, 1] * _CM
     label, anchor = escape(name), "".join(filter(str.isalnum, name))
     figures = [
-        plots.start_scatter(
-            offsets[:, 0] * _CM, offsets[:, 1] * _CM, success, x_cm, y_cm, f"{name}: start positions", "cm", f"s{anchor}"
-        ),
+        plots.start_scatter(x, y, success, x_cm, y_cm, f"{name}: start positions", "cm", f"s{anchor}"),
         plots.start_rates(tries, wins, x_cm, y_cm, f"{name}: strict successes / attempts", "cm", f"r{anchor}"),
     ]
     heading_deg = tuple(float(np.rad2deg(limit)) for limit in limits[2])
@@ -290,8 +297,9 @@ def _object_starts(name: str, starts: Starts, config: Config, bins: int) -> tupl
 
 def _trajectories(summary: RunSummary) -> str:
     lead = (
-        "One value a demonstration, of the measured arm; jerk of the commanded joints. Smoothness is the sum of the second "
-        "differences of the end effector path over its length. A line marks the median, a thick bar the middle half."
+        "One value a demonstration, of the measured arm; jerk of the commanded joints. Path smoothness is the sum of the "
+        "second differences of the end effector's path over its length: lower is smoother. A line marks the median, a "
+        "thick bar the middle half."
     )
     if not any(summary.statistics.values()):
         return section("trajectories", "Trajectory statistics", "", not_run("generate"))
@@ -308,8 +316,8 @@ def _trajectories(summary: RunSummary) -> str:
             cells.append(
                 '<td class="none">not run</td>'
                 if five is None
-                else f"<td>{number(five.median, digits)} <span class='note'>{number(five.p5, digits)} – "
-                f"{number(five.p95, digits)}</span></td>"
+                else f"<td>{number(five.median, digits)} "
+                f'<span class="note together">{number(five.p5, digits)} – {number(five.p95, digits)}</span></td>'
             )
         name = f"{title} [{unit}]" if unit else title
         rows.append(f'<tr><th scope="row">{name}</th>{"".join(cells)}</tr>')
@@ -320,7 +328,8 @@ def _trajectories(summary: RunSummary) -> str:
         '<h3>Median and 5th to 95th percentile</h3><div class="scroll" tabindex="0"><table><thead><tr>'
         f'<th scope="col">Statistic</th>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
     )
-    return section("trajectories", "Trajectory statistics", lead, f'<div class="figures">{"".join(figures)}</div>{table}')
+    body = f'<div class="figures four">{"".join(figures)}</div>{table}'
+    return section("trajectories", "Trajectory statistics", lead, body)
 
 
 def _sources(summary: RunSummary, config: Config) -> str:
@@ -329,11 +338,14 @@ def _sources(summary: RunSummary, config: Config) -> str:
         return section("sources", "Which seeds were used", "", body)
     top = config.dataset.report.top_sources
     legend = key([("attempt became a strict success", "good", ""), ("it did not", "bad", "")])
-    blocks = [f"<div><h3>{escape(subtask)}</h3>{_subtask_sources(uses, top)}</div>" for subtask, uses in summary.usage.items()]
+    blocks = [
+        f"<div><h3>{escape(subtask)}</h3>{_subtask_sources(uses, top)}</div>" for subtask, uses in summary.usage.items()
+    ]
     return section(
         "sources",
         "Which seeds were used",
-        "The seed that each subtask was taken from, over all attempts. A dataset that leans on few seeds repeats their habits.",
+        "The seed that each subtask was taken from, over all attempts. A dataset that leans on few seeds repeats their "
+        "habits.",
         legend + f'<div class="two">{"".join(blocks)}</div>',
     )
 
@@ -364,7 +376,8 @@ def _frames(frames: SampleFrames | None) -> str:
             alt = escape(f"{camera} camera at {time:.1f} s")
             cells.append(f'<div><img src="{uri}" alt="{alt}"><span class="time">{time:.1f} s</span></div>')
     moments = max(len(stills) for stills in frames.cameras.values())
-    body = f'<div class="scroll" tabindex="0"><div class="frames" style="--moments:{moments}">{"".join(cells)}</div></div>'
+    grid = f'<div class="frames" style="--moments:{moments}">{"".join(cells)}</div>'
+    body = f'<div class="scroll" tabindex="0">{grid}</div>'
     lead = f"Demo {frames.index} as each camera sees it, decoded from its videos."
     return section("frames", "Sample frames", lead, body)
 
@@ -376,12 +389,13 @@ def _videos(videos: list[VideoCard], summary: RunSummary) -> str:
     for card in videos:
         views = "".join(
             f'<figure><video controls muted loop playsinline preload="none" src="{escape(url)}" poster="{poster}" '
-            f'aria-label="{escape(f"demo {card.index}, {camera} camera")}"></video><figcaption>{escape(camera)}</figcaption></figure>'
+            f'aria-label="demo {card.index}, {escape(camera)} camera"></video>'
+            f"<figcaption>{escape(camera)}</figcaption></figure>"
             for camera, (url, poster) in card.cameras.items()
         )
         cards.append(
             f'<article><h3>Demo {card.index} <span class="note">{escape(card.caption)}</span></h3>'
-            f'<div class="views">{views}</div></article>'
+            f'<div class="views" tabindex="0">{views}</div></article>'
         )
     lead = f"The first {len(videos)} of {count_of(len(summary.videos), 'rendered demo')}."
     return section("videos", "Videos", lead, f'<div class="demos">{"".join(cards)}</div>')
@@ -417,11 +431,9 @@ def _seeds(summary: RunSummary) -> str:
     if not report:
         return section("seeds", "Where the seeds come from", "", "<p>No recording was looked at.</p>")
     kept = sum(bool(entry.get("kept")) for entry in report)
-    causes = Counter(str(entry.get("cause") or "no cause given") for entry in report if not entry.get("kept"))
+    causes = [str(entry.get("cause") or "no cause given") for entry in report if not entry.get("kept")]
     rows = [("usable", [(kept, "")], str(kept))] if kept else []
-    rows += [
-        (cause.replace("_", " "), [(n, "bad")], str(n)) for cause, n in sorted(causes.items(), key=lambda c: (-c[1], c[0]))
-    ]
+    rows += [(cause.replace("_", " "), [(n, "bad")], str(n)) for cause, n in cause_table(causes)]
     head = (
         '<table><thead><tr><th scope="col">Recording</th><th scope="col">Outcome</th><th scope="col">Assumptions</th>'
         "</tr></thead><tbody>"

@@ -1,7 +1,7 @@
 """Figures of the report: matplotlib to SVG text for inlining in a page.
 
-Colours are placeholders while matplotlib draws and CSS variables afterwards, so that one figure suits a light and a dark
-page. Text stays text. Equal data gives equal bytes: no dates, fixed hash salt, ids prefixed with the name of the figure.
+Colours are placeholders while matplotlib draws and CSS variables afterwards, so that one figure suits a light and a
+dark page. Text stays text. Equal data gives equal bytes: no dates, fixed hash salt, ids prefixed with the figure's name.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping, Sequence
+from html import escape
 
 import matplotlib
 
@@ -57,7 +58,7 @@ _STYLE = {
     "axes.facecolor": "none",
     "figure.facecolor": "none",
 }
-_SIZE_IN = (3.7, 2.9)  # one figure is one phone wide
+_SIZE_IN, _SMALL_IN = (3.7, 2.9), (2.9, 2.6)  # three or four abreast on a desktop, one on a phone
 _JITTER_SEED = 0
 _FEW = 8  # below this many values a violin would invent a shape: the values are drawn instead
 
@@ -70,8 +71,8 @@ def _svg(figure: Figure, name: str, description: str) -> str:
     text = buffer.getvalue()
     text = text[text.index("<svg") :].strip()
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.S)
-    text = re.sub(r'<svg [^>]*?viewBox="([^"]+)"[^>]*>', r'<svg viewBox="\1" role="img" aria-label="@@">', text, count=1)
-    text = text.replace("@@", description.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;"))
+    box = re.search(r'viewBox="[^"]+"', text).group()
+    text = f'<svg {box} role="img" aria-label="{escape(description)}">' + text[text.index(">") + 1 :]
     text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text)
     text = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", text)
     text = re.sub(r'xlink:href="#([^"]+)"', rf'href="#{name}-\1"', text)
@@ -86,6 +87,7 @@ def _axes(title: str, size_in: tuple[float, float] = _SIZE_IN) -> tuple[Figure, 
     axes = figure.add_subplot()
     axes.set_title(title, pad=8)
     axes.tick_params(length=0)
+    axes.locator_params(nbins=5)
     return figure, axes
 
 
@@ -98,15 +100,14 @@ def violins(samples: Mapping[str, Sequence[float]], title: str, unit: str, name:
         name: unique on the page, letters and digits.
     """
     with matplotlib.rc_context(_STYLE):
-        figure, axes = _axes(f"{title} [{unit}]" if unit else title)
+        figure, axes = _axes(f"{title} [{unit}]" if unit else title, _SMALL_IN)
         axes.grid(visible=False, axis="x")
         for place, (source, values) in enumerate(samples.items()):
             array = np.asarray(values, float)
             colour = SOURCE_COLOURS.get(source, MUTED)
             if not array.size:
-                axes.text(
-                    place, 0.5, "not run", ha="center", color=MUTED, transform=axes.get_xaxis_transform(), style="italic"
-                )
+                across = axes.get_xaxis_transform()  # x in data, y as a share of the height
+                axes.text(place, 0.5, "not run", ha="center", color=MUTED, transform=across, style="italic")
                 continue
             if array.size < _FEW or np.ptp(array) == 0:
                 jitter = np.random.default_rng(_JITTER_SEED).uniform(-0.08, 0.08, array.size)
@@ -140,10 +141,8 @@ def start_scatter(
     with matplotlib.rc_context(_STYLE):
         figure, axes = _axes(title)
         size = float(np.clip(60 / np.sqrt(max(len(x), 1)), 2.0, 6.0))
-        axes.plot(x[success], y[success], "o", color=GOOD, markersize=size, markeredgewidth=0, label="strict success")
-        axes.plot(
-            x[~success], y[~success], "x", color=BAD, markersize=size + 1, markeredgewidth=1.2, label="not a strict success"
-        )
+        axes.plot(x[success], y[success], "o", color=GOOD, markersize=size, markeredgewidth=0)
+        axes.plot(x[~success], y[~success], "x", color=BAD, markersize=size + 1, markeredgewidth=1.2)
         _range_box(axes, x_range, y_range)
         axes.set(xlabel=f"x from nominal [{unit}]", ylabel=f"y from nominal [{unit}]")
         axes.margins(0.08)
@@ -163,7 +162,7 @@ def start_rates(
     with matplotlib.rc_context(_STYLE):
         figure, axes = _axes(title)
         axes.grid(visible=False)
-        x_edges, y_edges = (_edges(limits, count) for limits, count in zip((x_range, y_range), tries.shape, strict=True))
+        x_edges, y_edges = _edges(x_range, tries.shape[0]), _edges(y_range, tries.shape[1])
         for i, j in np.ndindex(tries.shape):
             width, height = x_edges[i + 1] - x_edges[i], y_edges[j + 1] - y_edges[j]
             share = successes[i, j] / tries[i, j] if tries[i, j] else 0.0

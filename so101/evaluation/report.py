@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -62,8 +61,7 @@ def report_numbers(summary: RunSummary) -> dict[str, Any]:
     """The numbers of the page as JSON values."""
     return {
         "stages": {
-            stage.name: {"count": stage.count, "of": stage.of, "interval": list(stage.interval) if stage.interval else None}
-            for stage in summary.stages
+            stage.name: {"count": stage.count, "of": stage.of, "interval": stage.interval} for stage in summary.stages
         },
         "attempt_seeds": list(summary.seed_range) if summary.seed_range else None,
         "causes": {cause: count for cause, count, _ in summary.causes},
@@ -71,7 +69,9 @@ def report_numbers(summary: RunSummary) -> dict[str, Any]:
         "frames": summary.frames,
         "sources": {name: [use._asdict() for use in uses] for name, uses in summary.usage.items()},
         "trajectories": {
-            source: {field: summarise(getattr(row, field) for row in rows)._asdict() for field in TrajectoryStatistics._fields}
+            source: {
+                name: summarise(getattr(row, name) for row in rows)._asdict() for name in TrajectoryStatistics._fields
+            }
             for source, rows in summary.statistics.items()
             if rows
         },

@@ -51,8 +51,8 @@ def joint_path(config: Config, frames: int, rng: np.random.Generator, roughness:
     """(T, 6) rad: a smooth random path from home, rough commands, a jaw that closes and opens."""
     home = np.array([joint.home_rad for joint in config.robot.joints])
     time = np.linspace(0, 1, frames)[:, None]
-    q = home + 0.5 * np.sin(np.pi * time) ** 2 * np.sin(2 * np.pi * time * rng.uniform(0.3, 1.2, 6) + rng.uniform(0, 2, 6))
-    q += rng.normal(0, roughness, q.shape)
+    waves = np.sin(2 * np.pi * time * rng.uniform(0.3, 1.2, 6) + rng.uniform(0, 2, 6))
+    q = home + 0.5 * np.sin(np.pi * time) ** 2 * waves + rng.normal(0, roughness, (frames, 6))
     q[:, 5] = np.where((time[:, 0] > 0.4) & (time[:, 0] < 0.85), 0.1, 1.0)
     return q
 
@@ -104,9 +104,8 @@ def make_seed(config: Config, number: int, fk) -> SeedDemo:
     rng = np.random.default_rng(1000 + number)
     frames = int(rng.uniform(420, 680))
     q_target = joint_path(config, frames, rng, 1e-3)
-    objects = {
-        name: np.tile(pose_from_pos_quat(start_pose(config, name)), (frames, 1, 1)) for name in config.task.active.objects
-    }
+    starts = {name: pose_from_pos_quat(start_pose(config, name)) for name in config.task.active.objects}
+    objects = {name: np.tile(pose, (frames, 1, 1)) for name, pose in starts.items()}
     signals = {s.signal: np.arange(frames) > frames // 2 for s in config.task.active.subtasks if s.signal}
     return SeedDemo(f"demo_{number}", config.task.name, "operator", FPS, q_target, q_target, objects, signals)
 
@@ -142,8 +141,9 @@ def make_run(
     run, rng = RunFolder(folder), np.random.default_rng(7)
     if seeds:
         write_seeds(run.seeds, [make_seed(config, i, fk) for i in range(seeds)], config, fk)
-    report = [{"name": f"demo_{i}", "kept": True, "cause": None, "assumptions": {"offset_deg": [0.0, 1.5]}} for i in range(seeds)]
-    report.append({"name": "demo_bad", "kept": False, "cause": "grasp_missed", "assumptions": ["nominal joint spans", "units: degrees"]})
+    kept = {"kept": True, "cause": None, "assumptions": {"offset_deg": [0.0, 1.5], "units": "degrees"}}
+    report = [{"name": f"demo_{i}", **kept} for i in range(seeds)]
+    report.append({"name": "demo_bad", "kept": False, "cause": "grasp_missed", "assumptions": ["nominal spans"]})
     write_json(run.seeds_report, report)
     strict, geometric = [], []
     for index in range(attempts):
@@ -179,8 +179,7 @@ if __name__ == "__main__":
 
     config = load_config()
     target = Path(sys.argv[1])
-    made = make_run(
-        config, target, attempts=400, success_rate=0.88, videos=8, seeds=5, fk=ArmKinematics(config).fk, video_size=(640, 480)
-    )
+    fk = ArmKinematics(config).fk
+    made = make_run(config, target, attempts=400, success_rate=0.88, videos=8, seeds=5, fk=fk, video_size=(640, 480))
     write_report(config, made, SilentReporter(), 1)
     print(made.report / "index.html")
