@@ -192,7 +192,7 @@ def _pipeline(summary: RunSummary, config: Config) -> str:
     return section(
         "pipeline",
         "From seeds to dataset",
-        f"How many demonstrations each stage leaves. Ranges, and the marks on the bars, are {confidence} Wilson intervals.",
+        f"How many demonstrations each stage leaves. Ranges and marks on the bars are {confidence} Wilson intervals.",
         '<div class="scroll"><table><thead><tr><th scope="col">Stage</th><th scope="col" class="num">Count</th>'
         f'<th scope="col" style="width:48%">Share</th></tr></thead><tbody>{rows}</tbody></table></div>'
         f'<p class="note">{" ".join(facts)}</p>',
@@ -263,8 +263,8 @@ def _starts(summary: RunSummary, config: Config) -> str:
     return section(
         "starts",
         "Coverage of start poses",
-        "Where the objects stood when an attempt began, relative to their nominal place along world axes. A policy will "
-        "not have seen the cells without a success.",
+        "Where the objects stood when an attempt began, relative to their nominal place along world axes. A policy "
+        "will not have seen the cells without a success.",
         legend + f'<div class="figures">{"".join(figures)}</div>' + table,
     )
 
@@ -297,9 +297,9 @@ def _object_starts(name: str, starts: Starts, config: Config, bins: int) -> tupl
 
 def _trajectories(summary: RunSummary) -> str:
     lead = (
-        "One value a demonstration, of the measured arm; jerk of the commanded joints. Path smoothness is the sum of the "
-        "second differences of the end effector's path over its length: lower is smoother. A line marks the median, a "
-        "thick bar the middle half."
+        "One value a demonstration, of the measured arm; jerk of the commanded joints. Path smoothness is the sum of "
+        "the second differences of the end effector's path over its length: lower is smoother. A line marks the median, "
+        "a thick bar the middle half."
     )
     if not any(summary.statistics.values()):
         return section("trajectories", "Trajectory statistics", "", not_run("generate"))

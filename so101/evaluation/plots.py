@@ -1,7 +1,8 @@
 """Figures of the report: matplotlib to SVG text for inlining in a page.
 
 Colours are placeholders while matplotlib draws and CSS variables afterwards, so that one figure suits a light and a
-dark page. Text stays text. Equal data gives equal bytes: no dates, fixed hash salt, ids prefixed with the figure's name.
+dark page. Text stays text. Equal data gives equal bytes: no dates, a fixed hash salt, ids prefixed with the figure's
+name.
 """
 
 from __future__ import annotations
