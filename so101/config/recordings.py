@@ -1,4 +1,4 @@
-"""teleop.yaml, sections recordings and unit_detection: reading what other programs recorded."""
+"""teleop.yaml, sections recordings, unit_detection and replay: what other programs recorded becomes seeds."""
 
 from __future__ import annotations
 
@@ -42,4 +42,47 @@ class UnitDetectionConfig(Section):
             low, high = getattr(self, key)
             if not 0 < low < high <= 4096:
                 raise ValueError(f"{key} is [{low}, {high}]; needed is 0 < first < second <= 4096 (ticks of one turn)")
+        return self
+
+
+class ReplayConfig(Section):
+    """How a recording is replayed in the twin, and what may be searched so that it works there."""
+
+    follow: Literal["measured", "leader"]
+    smoothing_window_frames: int = Field(ge=5)
+    smoothing_order: int = Field(ge=2)
+    squeeze_rad: float = Field(ge=0)
+    closing_speed_rad_s: float = Field(gt=0)
+    held_gap_rad: float = Field(gt=0)
+    jaw_still_rad_s: float = Field(gt=0)
+    min_held_frames: int = Field(ge=1)
+    min_jaw_travel_rad: float = Field(gt=0)
+    jaw_level_rad: float = Field(gt=0)
+    jaw_open_rad: float = Field(gt=0)
+    closing_share: float = Field(gt=0, lt=1)
+    table: str
+    table_height_m: float
+    pinch_height_m: float
+    pinch_height_spread_m: float = Field(gt=0)
+    zero_spread_rad: tuple[float, float, float, float, float, float]
+    full_span_ticks: tuple[int, int, int, int, int, int]
+    max_spreads: float = Field(gt=0)
+    base_clearance_m: float
+    object_gap_m: float = Field(ge=0)
+    max_container_shift_m: float = Field(ge=0)
+    limit_excess_rad: float = Field(ge=0)
+    max_tries: int = Field(ge=1)
+    search_height_m: float = Field(ge=0)
+    search_spread_rad: float = Field(ge=0)
+    search_shift_m: float = Field(ge=0)
+    search_seed: int = Field(ge=0)
+    settle_frames: int = Field(ge=0)
+
+    @model_validator(mode="after")
+    def _window(self) -> ReplayConfig:
+        if self.smoothing_window_frames % 2 == 0 or self.smoothing_window_frames <= self.smoothing_order:
+            raise ValueError(
+                f"smoothing_window_frames {self.smoothing_window_frames} must be odd and larger than smoothing_order "
+                f"{self.smoothing_order}"
+            )
         return self

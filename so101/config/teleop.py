@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from so101.config.base import Section
 from so101.config.operator import OperatorConfig
-from so101.config.recordings import RecordingsConfig, UnitDetectionConfig
+from so101.config.recordings import RecordingsConfig, ReplayConfig, UnitDetectionConfig
 
 
 class TeleopConfig(Section):
@@ -13,3 +13,4 @@ class TeleopConfig(Section):
     operator: OperatorConfig
     recordings: RecordingsConfig
     unit_detection: UnitDetectionConfig
+    replay: ReplayConfig
