@@ -1,9 +1,121 @@
-"""render.yaml."""
+"""render.yaml: what the twin looks like, how it is drawn, how videos are encoded."""
 
 from __future__ import annotations
 
+from typing import Literal
+
+from pydantic import Field, model_validator
+
 from so101.config.base import Section
+from so101.config.robot import Vec3
+
+Fraction = float
+Rgb = tuple[Fraction, Fraction, Fraction]
+
+
+class SettingConfig(Section):
+    """How carefully frames are drawn. `supersample`: drawn this many times larger on each side, then averaged."""
+
+    shadows: bool
+    supersample: float = Field(ge=1, le=4)
+    shadow_map_px: int = Field(ge=16, le=8192)
+
+
+class LightConfig(Section):
+    """A lamp in `world`; `casts_shadow` counts only in settings with shadows."""
+
+    name: str
+    type: Literal["directional", "point", "spot"]
+    position_m: Vec3
+    target_m: Vec3
+    diffuse: Rgb
+    ambient: Rgb = (0.0, 0.0, 0.0)
+    specular: Rgb
+    casts_shadow: bool
+
+    @model_validator(mode="after")
+    def _has_direction(self) -> LightConfig:
+        if self.position_m == self.target_m:
+            raise ValueError(f"light {self.name!r}: target_m equals position_m; they give the direction of the light")
+        return self
+
+
+class HeadlightConfig(Section):
+    """The light that moves with the camera."""
+
+    diffuse: Rgb
+    ambient: Rgb
+    specular: Rgb
+
+
+class MaterialConfig(Section):
+    """Gloss of a surface, each 0 to 1."""
+
+    specular: float = Field(ge=0, le=1)
+    shininess: float = Field(ge=0, le=1)
+    reflectance: float = Field(ge=0, le=1)
+
+
+class MeshConfig(Section):
+    """Decimation of the visual meshes: vertices within cells of `cluster_m` become one, then edges collapse until
+    `keep_fraction` of the faces is left. `smooth_normals`: as MuJoCo's smoothnormal."""
+
+    decimate: bool
+    cluster_m: float = Field(gt=0, le=0.1)
+    keep_fraction: float = Field(gt=0, le=1)
+    smooth_normals: bool
+
+
+class CodecConfig(Section):
+    """The video encoder, a name and options of FFmpeg. One thread: more would make the bytes depend on the machine."""
+
+    encoder: str
+    pixel_format: Literal["yuv420p"]
+    gop_frames: int = Field(ge=1)
+    crf: int = Field(ge=0, le=51)
+    preset: str
+    threads: int = Field(ge=1)
+    scaler: Literal["FAST_BILINEAR", "BILINEAR", "BICUBIC", "AREA", "LANCZOS"]
+
+
+class SoftwareGlConfig(Section):
+    """Mesa's software OpenGL (llvmpipe); other drivers ignore it. An environment variable that is already set wins."""
+
+    threads: int = Field(ge=0, le=64)
 
 
 class RenderConfig(Section):
-    """To be filled."""
+    """Rendering."""
+
+    setting: str
+    settings: dict[str, SettingConfig] = Field(min_length=1)
+    extent_m: float = Field(gt=0)
+    center_m: Vec3
+    znear_m: float = Field(gt=0)
+    zfar_m: float = Field(gt=0)
+    shadow_half_width_m: float = Field(gt=0)
+    background_rgb: Rgb
+    headlight: HeadlightConfig
+    lights: list[LightConfig]
+    motor_mesh_prefix: str
+    robot_material: MaterialConfig
+    object_material: MaterialConfig
+    meshes: MeshConfig
+    codec: CodecConfig
+    software_gl: SoftwareGlConfig
+    cache_dir: str
+
+    @property
+    def active(self) -> SettingConfig:
+        return self.settings[self.setting]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> RenderConfig:
+        if self.setting not in self.settings:
+            raise ValueError(f"setting is {self.setting!r}; settings: {', '.join(sorted(self.settings))}")
+        if self.znear_m >= self.zfar_m:
+            raise ValueError(f"znear_m {self.znear_m} must be below zfar_m {self.zfar_m}")
+        names = [light.name for light in self.lights]
+        if len(set(names)) < len(names):
+            raise ValueError(f"lights have equal names: {names}")
+        return self

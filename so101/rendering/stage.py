@@ -1,0 +1,119 @@
+"""The render stage: verified demos to one video a camera, by replaying states (no physics)."""
+
+from __future__ import annotations
+
+import math
+from contextlib import ExitStack
+from pathlib import Path
+
+from so101.config import Config
+from so101.datasets.demo import Demo, list_demos, load_demo
+from so101.datasets.videos import probe_video
+from so101.errors import DataError
+from so101.files import remove_temporaries
+from so101.pipeline.progress import Reporter, StageResult
+from so101.pipeline.run_folder import RunFolder
+from so101.pipeline.workers import map_unordered
+from so101.rendering.renderer import StateRenderer
+from so101.rendering.video import VideoWriter
+
+STAGE = "render"
+_renderer: StateRenderer | None = None  # one a process: making a context and a model takes a second
+
+
+def render_demos(config: Config, run: RunFolder, reporter: Reporter, workers: int) -> StageResult:
+    """Videos of the first `skillgen.target_demos` verified demos, all cameras; demos whose videos are whole are skipped.
+
+    Raises:
+        DataError: no verified demo, or one that does not fit the configuration.
+        SimulationError: no OpenGL context can be made.
+    """
+    paths = list_demos(run.verified)[: config.skillgen.target_demos]
+    if not paths:
+        raise DataError(f"nothing to render: no demo in {run.verified}; run `./twin verify` first, or look at its causes")
+    remove_temporaries(run.videos)
+    frames, missing = 0, []
+    for path in paths:
+        demo = load_demo(path)
+        check_demo(demo, config, path)
+        frames += demo.num_frames
+        if not is_complete(demo, config, run):
+            missing.append((path, run))
+    reporter.start(STAGE, len(paths), len(paths) - len(missing))
+    try:
+        for index in map_unordered(
+            render_job, missing, workers=min(workers, len(missing)), initializer=start_renderer, initargs=(config,)
+        ):
+            reporter.advance(1, f"demo {index}")
+    finally:
+        stop_renderer()
+    summary = {
+        "setting": config.render.setting,
+        "cameras": list(config.cameras.names),
+        "frames": frames * len(config.cameras.names),
+        "rendered_now": len(missing),
+    }
+    return StageResult(STAGE, len(paths), summary)
+
+
+def check_demo(demo: Demo, config: Config, path: Path | str) -> None:
+    """Raises DataError when a demo cannot be drawn with this configuration."""
+    if demo.num_frames == 0:
+        raise DataError(f"{path}: a demo without frames cannot be rendered; delete it and run the stage before again")
+    if demo.task != config.task.name:
+        raise DataError(
+            f"{path}: made for task {demo.task!r}, this configuration has task {config.task.name!r}; "
+            f"render it with --set task.name={demo.task}"
+        )
+    if not math.isclose(demo.fps, config.cameras.fps_hz):
+        raise DataError(
+            f"{path}: has {demo.fps:g} frames a second, cameras.yaml: fps_hz is {config.cameras.fps_hz:g}; make them equal"
+        )
+
+
+def is_complete(demo: Demo, config: Config, run: RunFolder) -> bool:
+    """All cameras have a readable video with as many frames as the demo."""
+    for camera in config.cameras.names:
+        path = run.video(demo.index, camera)
+        try:
+            if not path.is_file() or probe_video(path).num_frames != demo.num_frames:
+                return False
+        except DataError:
+            return False
+    return True
+
+
+def render_demo(demo: Demo, config: Config, run: RunFolder, renderer: StateRenderer) -> None:
+    """Write the videos of one demo. They are encoded side by side, so that a state is computed once for all cameras."""
+    with ExitStack() as stack:
+        writers = {
+            camera: stack.enter_context(VideoWriter(run.video(demo.index, camera), config))
+            for camera in config.cameras.names
+        }
+        for frame in range(demo.num_frames):
+            renderer.set_state(demo.q[frame], {name: poses[frame] for name, poses in demo.objects.items()})
+            for camera, writer in writers.items():
+                writer.write(renderer.draw_state(camera))
+
+
+def start_renderer(config: Config) -> None:
+    """Worker initialiser: the renderer of this process."""
+    global _renderer
+    stop_renderer()
+    _renderer = StateRenderer(config)
+
+
+def stop_renderer() -> None:
+    """Free the renderer of this process, if there is one."""
+    global _renderer
+    if _renderer is not None:
+        _renderer.close()
+        _renderer = None
+
+
+def render_job(job: tuple[Path, RunFolder]) -> int:
+    """Render one demo file in a worker; returns its index."""
+    path, run = job
+    demo = load_demo(path)
+    render_demo(demo, _renderer.config, run, _renderer)
+    return demo.index
