@@ -106,10 +106,11 @@ def stats_faults(where: str, written: Any, expected: dict[str, Any], rtol: float
         except (TypeError, ValueError):
             faults.append(f"{where}.{key}: not an array of numbers")
             continue
-        atol = rtol * float(np.max(np.abs(ours), initial=1.0))
         if ours.shape != theirs.shape:
             faults.append(f"{where}.{key}: shape {theirs.shape}, must be {ours.shape}")
-        elif not np.allclose(theirs, ours, rtol=rtol, atol=atol):
+        elif not np.isfinite(ours).all():
+            faults.append(f"{where}.{key}: the data are not all finite")
+        elif not np.allclose(theirs, ours, rtol=rtol, atol=rtol * max(1.0, float(np.max(np.abs(ours))))):
             worst = float(np.max(np.abs(theirs - ours)))
             faults.append(f"{where}.{key}: differs from the recomputed value by up to {worst:.3g}")
     return faults
