@@ -30,7 +30,7 @@ def _allowed(model: type[BaseModel], location: tuple[Any, ...]) -> str:
     fields = getattr(annotation, "model_fields", None)
     if not fields:
         return "see the docs of this section"
-    return ", ".join(sorted(fields)) + did_you_mean(str(location[-1]), fields)
+    return ", ".join(sorted(fields)) + (did_you_mean(str(location[-1]), fields) if location[-1] not in fields else "")
 
 
 def _one_fault(file_name: str, model: type[BaseModel], error: dict[str, Any]) -> str:

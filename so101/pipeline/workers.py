@@ -186,7 +186,7 @@ def _serve(pipe: connection.Connection, function, initializer, initargs) -> None
     while True:
         try:
             job = pipe.recv()
-        except EOFError:
+        except (EOFError, OSError):  # the parent closed the pipe
             return
         answer = failure
         if answer is None:
