@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from so101.errors import ConfigError, did_you_mean
 
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C parser is ten times faster where PyYAML has it
+
 
 class Section(BaseModel):
     """Base of all configuration models: unknown keys are errors, values are frozen, nan and inf are refused."""
@@ -65,7 +67,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         ConfigError: the file is missing, unreadable, not YAML, or not a mapping.
     """
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such configuration file") from None
     except (OSError, UnicodeDecodeError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import json
 import os
 import random
@@ -39,8 +40,13 @@ def run(tmp_path):
     return RunFolder(tmp_path / "run")
 
 
+@functools.cache
+def configure(*overrides):
+    return load_config(overrides=[*SMALL, *overrides])
+
+
 def go(run, *overrides, **options):
-    config = load_config(overrides=[*SMALL, *overrides])
+    config = configure(*overrides)
     return run_pipeline(config, run, reporter=SilentReporter(), workers=1, **options)
 
 
@@ -102,15 +108,14 @@ def test_no_usable_seed_stops_before_generating(run, tmp_path):
 
 
 def test_a_stage_alone_says_what_to_run_first_and_makes_no_folder(run):
-    config = load_config(overrides=SMALL)
+    config = configure()
     with pytest.raises(DataError, match=r"smooth needs .*filter.json.*`./twin filter --run"):
         run_stage("smooth", config, run, reporter=SilentReporter(), workers=1)
     assert not run.root.exists()
 
 
 def test_stages_one_by_one_equal_the_flow(run, tmp_path):
-    overrides = [*SMALL[1:], "skillgen.target_demos=8"]
-    config = load_config(overrides=[*overrides, "skillgen.generation_guarantee=false"])
+    config = configure("skillgen.generation_guarantee=false")
     for name in table.STAGES:
         run_stage(name, config, run, reporter=SilentReporter(), workers=1)
     go(RunFolder(tmp_path / "flow"))
@@ -149,17 +154,17 @@ def test_other_seeds_are_refused(run, tmp_path):
 
 
 def test_stages_after_the_seeds_keep_their_source(run, tmp_path):
-    config = load_config(overrides=SMALL)
+    config = configure()
     for name, source in (("seeds", tmp_path / "mine.csv"), ("generate", None), ("filter", None)):
         run_stage(name, config, run, reporter=SilentReporter(), workers=1, source=source)
     assert json.loads(run.record.read_text())["settings"]["--seeds"] == str((tmp_path / "mine.csv").resolve())
 
 
 def test_a_setting_may_change_until_something_was_made_with_it(run):
-    config = load_config(overrides=SMALL)
+    config = configure()
     for name in ("seeds", "generate", "filter"):
         run_stage(name, config, run, reporter=SilentReporter(), workers=1)
-    other = load_config(overrides=[*SMALL, "skillgen.window_frames=9"])
+    other = configure("skillgen.window_frames=9")
     run_stage("smooth", other, run, reporter=SilentReporter(), workers=1)
     with pytest.raises(RunFolderError, match="window_frames: 9 in the folder, 21 now"):
         run_stage("smooth", config, run, reporter=SilentReporter(), workers=1)
@@ -168,7 +173,7 @@ def test_a_setting_may_change_until_something_was_made_with_it(run):
 def test_fresh_stage_removes_its_files_and_later_ones_and_keeps_earlier(run):
     go(run)
     generated = tree_digest(run.generated)
-    other = load_config(overrides=[*SMALL, "skillgen.window_frames=9"])
+    other = configure("skillgen.window_frames=9")
     run_stage("smooth", other, run, reporter=SilentReporter(), workers=1, fresh=True)
     assert tree_digest(run.generated) == generated and run.smoothed.exists()
     assert not any(path.exists() for path in (run.verified, run.rejected, run.videos, run.dataset, run.report))

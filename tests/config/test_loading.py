@@ -1,0 +1,137 @@
+"""Loading: what is accepted, how overrides and presets apply, and the texts of all refusals."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+import yaml
+
+from so101.config import CONFIGS_DIR, Config, load_config
+from so101.errors import ConfigError
+
+
+@pytest.fixture
+def configs(tmp_path):
+    """A copy of configs/ that a test may spoil."""
+    return shutil.copytree(CONFIGS_DIR, tmp_path / "configs")
+
+
+def edit(configs, section, change):
+    path = configs / f"{section}.yaml"
+    values = yaml.safe_load(path.read_text())
+    change(values)
+    path.write_text(yaml.safe_dump(values))
+
+
+def test_the_eleven_files_load_and_are_frozen():
+    config = load_config()
+    assert len(Config.model_fields) == len(list(CONFIGS_DIR.glob("*.yaml"))) == 11
+    with pytest.raises(ValueError, match="frozen"):
+        config.skillgen.target_demos = 3
+
+
+def test_every_preset_loads():
+    for preset in load_config().skillgen.presets:
+        load_config(preset=preset)
+
+
+def test_digest_depends_on_values_not_on_where_they_came_from(configs):
+    plain, other = load_config(), load_config(overrides=["skillgen.nn_k=7"])
+    edit(configs, "skillgen", lambda values: values["selection"].update(nn_k=7))
+    assert load_config(configs).digest() == other.digest() != plain.digest()
+    assert other.digest("ik") == plain.digest("ik")
+
+
+def test_later_overrides_win_over_earlier_ones_and_over_the_preset():
+    config = load_config(preset="full", overrides=["skillgen.max_attempts=5", "skillgen.max_attempts=6"])
+    assert config.skillgen.max_attempts == 6
+    assert config.skillgen.target_demos == load_config(preset="full").skillgen.target_demos
+
+
+def test_override_by_full_path_by_short_name_and_by_list_index():
+    config = load_config(overrides=["skillgen.selection.nn_k=4", "robot.joints.0.damping_nm_s_per_rad=0.25"])
+    assert config.skillgen.selection.nn_k == 4 and config.robot.joints[0].damping_nm_s_per_rad == 0.25
+    assert load_config(overrides=["skillgen.nn_k=5"]).skillgen.selection.nn_k == 5
+
+
+@pytest.mark.parametrize(
+    ("override", "text"),
+    [
+        ("skillgen.target_demos=0", "skillgen.yaml: target_demos is 0; input should be greater than or equal to 1"),
+        ("skillgen.target_demos=many", "skillgen.yaml: target_demos is 'many'; input should be a valid integer"),
+        (
+            "skillgen.selection.nn_kk=1",
+            "skillgen.yaml: unknown key 'selection.nn_kk' .value 1.; allowed here: nn_k, .*'nn_k'",
+        ),
+        ("skilgen.nn_k=1", "unknown section 'skilgen'; sections: .*; did you mean 'skillgen'"),
+        ("skillgen.enabled.x=1", "skillgen.yaml: unknown key 'enabled'"),
+        ("skillgen.nn_k", "write it as SECTION.KEY=VALUE"),
+        ("nn_k=1", "write it as SECTION.KEY=VALUE"),
+        ("skillgen.nn_k=[1", "is not a YAML value"),
+        ("skillgen.base_seed.x=1", r"skillgen.base_seed is \d+, it has no key 'x'"),
+        ("task.name=cubes", "task.yaml: name is 'cubes'; tasks: cube_in_box, vial_to_rack$"),
+        ("skillgen.action_noise_rad=.nan", "action_noise_rad is nan; input should be a finite number"),
+        ("skillgen.window_frames=20", "skillgen.yaml: smoothing: window_frames 20 must be odd"),
+        ("deploy.execute_steps=20", "deploy.yaml: control: execute_steps 20 exceeds action_horizon 16"),
+        ("deploy.client.port=70000", "deploy.yaml: client.port is 70000; input should be less than or equal to 65535"),
+        ("deploy.port=1", "more than one key has that name; write one of deploy.server.port, deploy.client.port"),
+        ("training.embodiment_tag=new", "training.yaml: embodiment_tag is 'new'; .*pattern"),
+        (
+            "training.tune={llm: false, visual: false, projector: false, diffusion_model: false}",
+            "tune: .*nothing would learn",
+        ),
+        ("training.save_steps=99999", "save_steps 99999 exceeds max_steps 20000; nothing would be saved"),
+    ],
+)
+def test_what_is_wrong_is_named_with_key_value_and_what_is_allowed(override, text):
+    with pytest.raises(ConfigError, match=text) as caught:
+        load_config(overrides=[override])
+    assert caught.value.exit_code == 2
+
+
+def test_all_faults_of_all_files_come_at_once(configs):
+    edit(configs, "skillgen", lambda values: values.update(target_demos=-1, base_seed="x"))
+    edit(configs, "deploy", lambda values: values.pop("control"))
+    with pytest.raises(ConfigError) as caught:
+        load_config(configs)
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 3
+    assert any(
+        "deploy.yaml: key 'control' is missing; add it (allowed here: client, control, server)" in x for x in lines
+    )
+
+
+def test_unknown_preset_gets_the_closest():
+    with pytest.raises(ConfigError, match="unknown preset 'ful'; skillgen.yaml has: .*; did you mean 'full'"):
+        load_config(preset="ful")
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("a: [1", "deploy.yaml: not valid YAML"),
+        ("- 1", "deploy.yaml: must be a mapping of keys to values, is list"),
+        ("", "deploy.yaml: must be a mapping of keys to values, is NoneType"),
+        (b"\xff\xfe\x00", "deploy.yaml: cannot be read"),
+        (None, "deploy.yaml: no such configuration file"),
+    ],
+)
+def test_a_spoiled_file_is_named(configs, content, text):
+    path = configs / "deploy.yaml"
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ConfigError, match=text):
+        load_config(configs)
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(ConfigError, match="nowhere: no such configuration folder; pass --configs FOLDER"):
+        load_config(tmp_path / "nowhere")
+
+
+def test_training_numbers_of_the_published_run():
+    training = load_config().training
+    assert training.batch.effective == 64 and training.steps.max_steps == 20_000
+    assert training.action_horizon == load_config().deploy.control.action_horizon == 16
