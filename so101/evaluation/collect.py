@@ -66,11 +66,23 @@ class Starts:
 
 @dataclass(frozen=True)
 class DemoVideos:
-    """The videos of one demo: camera -> file, and one line about the demo."""
+    """The videos of one demo: camera -> file."""
 
     index: int
     cameras: dict[str, Path]
-    demo: Demo | None
+
+
+@dataclass(frozen=True)
+class SeedsReport:
+    """What the seeds stage says: where from, what was assumed of all; name, kept, cause and more of each recording."""
+
+    source: str
+    assumptions: list[str]
+    candidates: list[dict[str, Any]]
+
+    @property
+    def kept(self) -> int:
+        return sum(bool(candidate["kept"]) for candidate in self.candidates)
 
 
 @dataclass
@@ -87,7 +99,7 @@ class RunSummary:
     starts: dict[str, Starts] = field(default_factory=dict)
     usage: dict[str, list[SourceUse]] = field(default_factory=dict)  # subtask -> rows
     statistics: dict[str, list[TrajectoryStatistics]] = field(default_factory=lambda: {name: [] for name in SOURCES})
-    seeds_report: list[dict[str, Any]] | None = None
+    seeds_report: SeedsReport | None = None
     videos: list[DemoVideos] = field(default_factory=list)
 
     def stage(self, name: str) -> StageCount:
@@ -124,13 +136,32 @@ def collect(config: Config, run: RunFolder, fk: ForwardKinematics, advance=lambd
     _read_seed_files(config, run, fk, summary)
     loose = _read_attempts(config, run, fk, summary, advance)
     verified, rejected = _read_verified(run, fk, summary, advance)
-    summary.videos = list_videos(run)
+    summary.videos = list_videos(config, run)
     _count_stages(config, run, summary, loose, verified, rejected)
     return summary
 
 
+def read_seeds_report(run: RunFolder) -> SeedsReport | None:
+    """seeds.json, None when absent.
+
+    Raises:
+        DataError: not what the seeds stage writes.
+    """
+    report = read_json(run.seeds_report)
+    if report is None:
+        return None
+    try:
+        candidates = [{"name": entry["name"], "kept": entry["kept"], **entry} for entry in report["candidates"]]
+        return SeedsReport(str(report["source"]), [str(text) for text in report["assumptions"]], candidates)
+    except (KeyError, TypeError):
+        raise DataError(
+            f"{run.seeds_report}: the report needs source, assumptions and candidates with name and kept in it; "
+            "delete it and run the seeds stage again"
+        ) from None
+
+
 def _read_seed_files(config: Config, run: RunFolder, fk: ForwardKinematics, summary: RunSummary) -> None:
-    summary.seeds_report = read_json(run.seeds_report)
+    summary.seeds_report = read_seeds_report(run)
     if run.seeds.is_file():
         for seed in read_seeds(run.seeds, config):
             summary.statistics["seeds"].append(trajectory_statistics(seed.q, seed.q_target, seed.fps, fk))
@@ -206,13 +237,14 @@ def _read_verified(run: RunFolder, fk: ForwardKinematics, summary: RunSummary, a
     return len(verified), len(causes)
 
 
-def list_videos(run: RunFolder) -> list[DemoVideos]:
-    """Demos with at least one video, in index order; demo data is looked up for the page's captions later."""
+def list_videos(config: Config, run: RunFolder) -> list[DemoVideos]:
+    """Demos with a video of every camera, in index order."""
     found = []
     for folder in sorted(run.videos.glob("demo_[0-9]*")):
-        cameras = {path.stem: path for path in sorted(folder.glob("[!.]*.mp4"))}
-        if cameras:
-            found.append(DemoVideos(int(folder.name.removeprefix("demo_")), cameras, None))
+        index = int(folder.name.removeprefix("demo_"))
+        cameras = {camera: run.video(index, camera) for camera in config.cameras.names}
+        if all(path.is_file() for path in cameras.values()):
+            found.append(DemoVideos(index, cameras))
     return found
 
 
@@ -220,16 +252,17 @@ def _count_stages(
     config: Config, run: RunFolder, summary: RunSummary, loose: int, verified: int | None, rejected: int
 ) -> None:
     report = summary.seeds_report
-    candidates = len(report) if report is not None else None
+    candidates = len(report.candidates) if report is not None else None
     seeds = len(summary.statistics["seeds"]) if run.seeds.is_file() else None
     if seeds is None and report is not None:
-        seeds = sum(bool(entry.get("kept")) for entry in report)
+        seeds = report.kept
     ran = summary.attempts is not None
     filtered = read_json(run.filter_report)
     kept = len(filtered["kept"]) if filtered is not None else None
     smoothed = len(list_demos(run.smoothed)) if run.smoothed.is_dir() else None
     replayed = verified + rejected if verified is not None else None
     rendered = len(summary.videos) if run.videos.is_dir() else None
+    wanted = min(verified, config.skillgen.target_demos) if verified is not None else None
     info = read_json(run.dataset / "meta" / "info.json")
     episodes = int(info["total_episodes"]) if info is not None else None
     if info is not None and "total_frames" in info:
@@ -242,8 +275,8 @@ def _count_stages(
         ("kept", "taken by the filter", kept, summary.attempts, "attempts"),
         ("smoothed", "arm targets smoothed", smoothed, kept, "kept"),
         ("verified", "succeeded again in an open-loop replay", verified, replayed, "replayed"),
-        ("rendered", "videos of every camera", rendered, verified, "verified"),
-        ("in dataset", "episodes in the LeRobot dataset", episodes, verified, "verified"),
+        ("rendered", "videos of every camera", rendered, wanted, "wanted"),
+        ("in dataset", "episodes in the LeRobot dataset", episodes, rendered, "rendered"),
     ]
     confidence = config.dataset.report.confidence
     summary.stages = [StageCount(*row, confidence if row[0] in CHANCES else None) for row in rows]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
@@ -23,7 +22,6 @@ from so101.evaluation.statistics import (
 )
 from so101.evaluation.style import CSS
 
-_SHOWN_SEEDS = 12  # rows of the seeds table that are open at once; layout, not a result
 _NARROW_SPACE = "\u202f"  # does not break
 _CM = 100.0
 # field of TrajectoryStatistics, title, unit, factor to that unit, digits; the first four are drawn
@@ -298,7 +296,7 @@ def _object_starts(name: str, starts: Starts, config: Config, bins: int) -> tupl
 def _trajectories(summary: RunSummary) -> str:
     lead = (
         "One value a demonstration, of the measured arm; jerk of the commanded joints. Path smoothness is the sum of "
-        "the second differences of the end effector's path over its length: lower is smoother. A line marks the median, "
+        "the second differences of the end effector's path over its length: lower is smoother. A line is the median, "
         "a thick bar the middle half."
     )
     if not any(summary.statistics.values()):
@@ -401,48 +399,48 @@ def _videos(videos: list[VideoCard], summary: RunSummary) -> str:
     return section("videos", "Videos", lead, f'<div class="demos">{"".join(cards)}</div>')
 
 
-def _assumptions(value: Any) -> str:
-    """Free-form JSON of a recording's assumptions as short text."""
-    if not value:
-        return ""
+def _plain(value: Any) -> str:
+    """A JSON value as short text for a table cell."""
     if isinstance(value, Mapping):
-        return "<br>".join(f"{escape(str(name))}: {_assumptions(item) or '–'}" for name, item in value.items())
-    if isinstance(value, list) and not any(isinstance(item, Mapping | list) for item in value):
-        return "; ".join(_assumptions(item) or "0" for item in value)
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return escape(value if isinstance(value, str) else json.dumps(value, sort_keys=True))
+        return ", ".join(f"{name} {_plain(item)}" for name, item in value.items())
+    if isinstance(value, list):
+        return " ".join(_plain(item) for item in value)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _seed_row(entry: dict[str, Any]) -> str:
-    kept = bool(entry.get("kept"))
-    outcome = "kept" if kept else escape(str(entry.get("cause") or "not kept").replace("_", " "))
-    mark = "" if kept else ' class="none"'
+    outcome = "kept" if entry["kept"] else escape(str(entry.get("cause") or "not kept").replace("_", " "))
+    mark = "" if entry["kept"] else ' class="none"'
+    details = [
+        f"{escape(str(name))}: {escape(_plain(value))}"
+        for name, value in entry.items()
+        if name not in ("name", "kept", "cause") and value not in (None, "", [], {})
+    ]
     return (
-        f'<tr><td class="source">{escape(str(entry.get("name", "")))}</td><td{mark}>{outcome}</td>'
-        f'<td class="note">{_assumptions(entry.get("assumptions"))}</td></tr>'
+        f'<tr><td class="source">{escape(str(entry["name"]))}</td><td{mark}>{outcome}</td>'
+        f'<td class="note">{"<br>".join(details)}</td></tr>'
     )
 
 
 def _seeds(summary: RunSummary) -> str:
-    report = summary.seeds_report
+    title, report = "Where the seeds come from", summary.seeds_report
     if report is None:
-        return section("seeds", "Where the seeds come from", "", not_run("seeds"))
-    if not report:
-        return section("seeds", "Where the seeds come from", "", "<p>No recording was looked at.</p>")
-    kept = sum(bool(entry.get("kept")) for entry in report)
-    causes = [str(entry.get("cause") or "no cause given") for entry in report if not entry.get("kept")]
-    rows = [("usable", [(kept, "")], str(kept))] if kept else []
+        return section("seeds", title, "", not_run("seeds"))
+    if not report.candidates:
+        return section("seeds", title, "", f"<p>No recording in {escape(report.source)}.</p>")
+    total = len(report.candidates)
+    causes = [str(entry.get("cause") or "no cause given") for entry in report.candidates if not entry["kept"]]
+    rows = [("usable", [(report.kept, "")], str(report.kept))] if report.kept else []
     rows += [(cause.replace("_", " "), [(n, "bad")], str(n)) for cause, n in cause_table(causes)]
-    head = (
-        '<table><thead><tr><th scope="col">Recording</th><th scope="col">Outcome</th><th scope="col">Assumptions</th>'
-        "</tr></thead><tbody>"
-    )
-    table = f"<div class='scroll'>{head}{''.join(map(_seed_row, report))}</tbody></table></div>"
-    if len(report) > _SHOWN_SEEDS:
-        table = f"<details><summary>All {len(report)} recordings</summary>{table}</details>"
-    lead = f"{kept} of {count_of(len(report), 'recording')} became {'a usable seed' if kept == 1 else 'usable seeds'}."
-    return section("seeds", "Where the seeds come from", lead, _bar_rows(rows) + table)
+    assumed = "".join(f"<li>{escape(text)}</li>" for text in report.assumptions)
+    assumed = f"<h3>Assumed of all of them</h3><ul>{assumed}</ul>" if assumed else ""
+    heads = "".join(f'<th scope="col">{head}</th>' for head in ("Recording", "Outcome", "Details"))
+    body = "".join(map(_seed_row, report.candidates))
+    table = f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+    table = f'<details><summary>Each recording</summary><div class="scroll" tabindex="0">{table}</div></details>'
+    usable = "a usable seed" if report.kept == 1 else "usable seeds"
+    lead = f"Source: {escape(report.source)}. {report.kept} of {count_of(total, 'recording')} became {usable}."
+    return section("seeds", title, lead, _bar_rows(rows) + assumed + table)
 
 
 def _origin(config: Config, versions: Mapping[str, str]) -> str:

@@ -78,6 +78,7 @@ def _svg(figure: Figure, name: str, description: str) -> str:
     text = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", text)
     text = re.sub(r'xlink:href="#([^"]+)"', rf'href="#{name}-\1"', text)
     text = re.sub(r"font: ([^;\"]*?px) [^;\"]*", r"font: \1 var(--font)", text)
+    text = re.sub(r"font-family: [^;\"]*", "font-family: var(--font)", text)
     for placeholder, variable in _COLOURS.items():
         text = text.replace(placeholder, variable)
     return text

@@ -96,6 +96,7 @@ code { font: .88em/1.4 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace;
 dl.pairs { display: grid; grid-template-columns: max-content 1fr; gap: 4px 18px; margin: 0; font-size: .9rem; }
 dl.pairs dt { color: var(--muted); } dl.pairs dd { margin: 0; overflow-wrap: anywhere; }
 .two { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 380px), 1fr)); gap: 8px 36px; }
+ul { margin: 0 0 12px; padding-left: 1.2em; font-size: .9rem; max-width: 80ch; }
 td.source { overflow-wrap: anywhere; min-width: 8em; }
 @media (max-width: 560px) {
   .page { padding: 18px 12px 48px; }
@@ -103,6 +104,7 @@ td.source { overflow-wrap: anywhere; min-width: 8em; }
   .tiles { grid-template-columns: 1fr 1fr; gap: 10px; }
   .tile { padding: 10px 12px; } .tile .value { font-size: 1.45rem; }
   .tile .detail, .tile .label { font-size: .78rem; }
+  table, tbody th { font-size: .82rem; } th, td { padding-right: 9px; }
   .frames { grid-template-columns: repeat(var(--moments), 132px); width: max-content; }
   .views { grid-template-columns: none; grid-auto-flow: column; grid-auto-columns: 82%; overflow-x: auto; }
 }

@@ -126,6 +126,12 @@ def write_video(path: Path, frames: int = 30, colour: int = 0, size: tuple[int, 
     return path
 
 
+def write_seeds_report(run: RunFolder, candidates: list[dict], source: str = "recordings") -> None:
+    """seeds.json with what the report reads of it."""
+    assumptions = ["units: degrees (ticks)", "object upright between the jaws where they closed"]
+    write_json(run.seeds_report, {"source": source, "assumptions": assumptions, "candidates": candidates})
+
+
 def make_run(
     config: Config,
     folder: Path,
@@ -141,10 +147,10 @@ def make_run(
     run, rng = RunFolder(folder), np.random.default_rng(7)
     if seeds:
         write_seeds(run.seeds, [make_seed(config, i, fk) for i in range(seeds)], config, fk)
-    kept = {"kept": True, "cause": None, "assumptions": {"offset_deg": [0.0, 1.5], "units": "degrees"}}
-    report = [{"name": f"demo_{i}", **kept} for i in range(seeds)]
-    report.append({"name": "demo_bad", "kept": False, "cause": "grasp_missed", "assumptions": ["nominal spans"]})
-    write_json(run.seeds_report, report)
+    kept = {"kept": True, "cause": "", "frames": 500, "offsets_deg": [0.0, 1.5], "objects_given": []}
+    entries = [{"name": f"demo_{i}", **kept} for i in range(seeds)]
+    entries.append({"name": "demo_bad", "kept": False, "cause": "grasp_missed", "tries": 40})
+    write_seeds_report(run, entries)
     strict, geometric = [], []
     for index in range(attempts):
         good = rng.random() < success_rate

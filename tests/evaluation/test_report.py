@@ -19,7 +19,7 @@ from so101.files import write_json
 from so101.pipeline.progress import SilentReporter
 from so101.pipeline.run_folder import RunFolder
 
-from .factory import make_demo, make_run, write_video
+from .factory import make_demo, make_run, write_seeds_report, write_video
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
 
@@ -87,7 +87,7 @@ def test_page_needs_nothing_from_outside(full, full_run):
     assert str(full_run.root) not in text  # the page may be shared: no path of this machine
 
 
-def test_counts_are_those_on_disk(full, full_run):
+def test_counts_are_those_on_disk(config, full, full_run):
     _, numbers, _ = full
     stages = {name: (stage["count"], stage["of"]) for name, stage in numbers["stages"].items()}
     generated, failed = (len(list(folder.glob("*.npz"))) for folder in (full_run.generated, full_run.failed))
@@ -97,7 +97,11 @@ def test_counts_are_those_on_disk(full, full_run):
     assert stages["strict"] == (len(kept["strict"]), 40)
     verified, rejected = (len(list(folder.glob("*.npz"))) for folder in (full_run.verified, full_run.rejected))
     assert rejected > 0 and stages["verified"] == (verified, verified + rejected)
-    assert stages["seeds"] == (4, 5) and stages["rendered"] == (2, verified) and stages["in dataset"] == (2, verified)
+    assert (
+        stages["seeds"] == (4, 5)
+        and stages["rendered"] == (2, min(verified, config.skillgen.target_demos))
+        and stages["in dataset"] == (2, 2)
+    )
     assert sum(numbers["causes"].values()) == 40 - len(kept["strict"])
     assert numbers["replay_causes"] == {"slipped": rejected}
     assert numbers["attempt_seeds"] == [10_000, 10_039]
@@ -185,18 +189,19 @@ def test_names_from_outside_are_escaped(config, tmp_path):
     run = RunFolder(tmp_path)
     bad = "<b>x</b>&\"'"
     save_demo(run.generated, make_demo(config, 0, sources=(bad, bad)))
-    write_json(run.seeds_report, [{"name": bad, "kept": False, "cause": bad, "assumptions": {bad: [bad, 1.5]}}])
+    write_seeds_report(run, [{"name": bad, "kept": False, "cause": bad, bad: {bad: [bad, 1.5]}}], source=bad)
     page, _, text = write(config, run)
     assert "<b>x</b>" not in text
-    assert page.text.count(bad) >= 6
+    assert page.text.count(bad) >= 8
 
 
 def test_many_recordings_fold_away(config, tmp_path):
     run = RunFolder(tmp_path)
-    entries = [{"name": f"episode_{i}", "kept": i < 7, "cause": "slipped", "assumptions": None} for i in range(100)]
-    write_json(run.seeds_report, entries)
-    page, _, _ = write(config, run)
-    assert "7 of 100 recordings became usable seeds" in page.text and "All 100 recordings" in page.text
+    entries = [{"name": f"episode_{i}", "kept": i < 7, "cause": "" if i < 7 else "slipped"} for i in range(100)]
+    write_seeds_report(run, entries)
+    page, _, text = write(config, run)
+    assert "7 of 100 recordings became usable seeds" in page.text and "object upright between the jaws" in page.text
+    assert "<details><summary>Each recording" in text and "episode_99" in page.text
 
 
 def test_unfinished_files_are_no_videos(config, tmp_path):
@@ -204,6 +209,7 @@ def test_unfinished_files_are_no_videos(config, tmp_path):
     folder = run.video(3, "ego").parent
     folder.mkdir(parents=True)
     (folder / ".ego.123.tmp.mp4").write_bytes(b"half")
+    (folder / "side.mp4").write_bytes(b"whole, but the other cameras are missing")
     _, numbers, _ = write(config, run)
     assert numbers["stages"]["rendered"]["count"] == 0
 
@@ -222,8 +228,12 @@ def test_report_settings_are_obeyed(config, full_run, tmp_path):
 def test_damaged_files_name_the_way_out(config, tmp_path):
     run = RunFolder(tmp_path)
     run.video(0, "ego").parent.mkdir(parents=True)
-    run.video(0, "ego").write_bytes(b"not a video")
+    for camera in config.cameras.names:
+        run.video(0, camera).write_bytes(b"not a video")
     with pytest.raises(DataError, match=r"ego\.mp4: cannot be decoded .* run the render stage again"):
+        write_report(config, run, SilentReporter(), 1)
+    run.seeds_report.write_text("[]")
+    with pytest.raises(DataError, match=r"seeds\.json: the report needs source, assumptions and candidates"):
         write_report(config, run, SilentReporter(), 1)
     run.seeds_report.write_text("{")
     with pytest.raises(DataError, match=r"seeds\.json: the report cannot read it"):
