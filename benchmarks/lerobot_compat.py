@@ -65,8 +65,7 @@ def main() -> int:
 
 
 def synthetic_dataset(scratch: Path) -> Path:
-    """Three episodes, three cameras, through the real dataset stage; long and large enough that LeRobot samples frames and
-    pixels for its statistics."""
+    """Three episodes through the real dataset stage, long and large enough that LeRobot samples frames and pixels."""
     sys.path.insert(0, str(REPOSITORY / "tests" / "datasets"))
     from synthetic import make_run
 

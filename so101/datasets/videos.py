@@ -80,6 +80,7 @@ def video_stats(path: Path | str, num_frames: int) -> dict[str, list]:
 def _sampled_frames(path: Path | str, num_frames: int) -> Iterator[np.ndarray]:
     wanted, count = set(sample_indices(num_frames).tolist()), 0
     with _opened(path) as container:
+        container.streams.video[0].codec_context.thread_count = 1  # the stage has a process a core already
         for frame in container.decode(video=0):
             if count in wanted:
                 yield frame.to_ndarray(format="rgb24")
