@@ -404,7 +404,7 @@ def _plain(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {_plain(item)}" for name, item in value.items())
     if isinstance(value, list):
-        return " ".join(_plain(item) for item in value)
+        return ", ".join(_plain(item) for item in value)
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

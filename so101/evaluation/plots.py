@@ -124,7 +124,8 @@ def violins(samples: Mapping[str, Sequence[float]], title: str, unit: str, name:
             axes.plot([place - 0.14, place + 0.14], [median, median], color=INK, linewidth=1.4)
         axes.set_xticks(range(len(samples)), [f"{source}\nn = {len(values)}" for source, values in samples.items()])
         axes.set_xlim(-0.6, len(samples) - 0.4)
-        axes.set_ylim(bottom=0, top=None if any(len(values) for values in samples.values()) else 1)
+        highest = max((max(values) for values in samples.values() if len(values)), default=0.0)
+        axes.set_ylim(0, 1.08 * highest if highest > 0 else 1.0)
     text = "; ".join(f"{source} median {np.median(v):.3g}" for source, v in samples.items() if len(v))
     return _svg(figure, name, f"{title} by source: {text or 'no data'}")
 
