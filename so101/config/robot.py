@@ -11,12 +11,14 @@ Quat = tuple[float, float, float, float]
 
 
 class JointConfig(Section):
-    """One servo joint, as the twin models it."""
+    """One servo joint, as the twin models it: torque = stiffness (target - q) - velocity gain dq/dt within the force limit, against passive
+    damping and dry friction."""
 
     name: str
     lower_rad: float
     upper_rad: float
     stiffness_nm_per_rad: float = Field(gt=0)
+    velocity_gain_nm_s_per_rad: float = Field(ge=0)
     damping_nm_s_per_rad: float = Field(ge=0)
     friction_nm: float = Field(ge=0)
     armature_kg_m2: float = Field(ge=0)
@@ -25,6 +27,11 @@ class JointConfig(Section):
     home_rad: float
     nominal_lower_deg: float
     nominal_upper_deg: float
+
+    @property
+    def lag_s(self) -> float:
+        """How far a joint runs behind a steadily moving target: all damping over stiffness."""
+        return (self.velocity_gain_nm_s_per_rad + self.damping_nm_s_per_rad) / self.stiffness_nm_per_rad
 
     @model_validator(mode="after")
     def _ordered(self) -> JointConfig:

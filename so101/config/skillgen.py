@@ -18,15 +18,23 @@ class SelectionConfig(Section):
 
 
 class TransitConfig(Section):
-    """Interpolated motion to the first pose of a segment."""
+    """Joint-space motion to the first pose of a segment."""
 
-    speed_m_s: float = Field(gt=0)
-    turn_rate_rad_s: float = Field(gt=0)
     min_frames: int = Field(ge=1)
     max_joint_speed_rad_s: float = Field(gt=0)
     clearance_m: float = Field(ge=0)
+    penetration_m: float = Field(ge=0)
     lift_step_m: float = Field(gt=0)
     max_lift_m: float = Field(ge=0)
+    swing_back: float = Field(ge=0, le=1)
+    pan_axis_m: tuple[float, float]
+    postures_rad: list[tuple[float, float, float, float]]
+    check_stride: int = Field(ge=1)
+    goal_iterations: int = Field(ge=1)
+    goal_tolerance_m: float = Field(gt=0)
+    ease: float = Field(ge=0, le=1)
+    ease_factor: float = Field(ge=1)
+    rounding_frames: int = Field(ge=1)
 
 
 class SettleGate(Section):
@@ -34,10 +42,10 @@ class SettleGate(Section):
 
     enabled: bool
     position_tolerance_m: float = Field(gt=0)
-    rotation_tolerance_rad: float = Field(gt=0)
     speed_tolerance_m_s: float = Field(gt=0)
     max_frames: int = Field(ge=0)
     correction_gain: float = Field(ge=0, le=1)
+    max_correction_rad: float = Field(ge=0)
     gripper_change_rad: float = Field(gt=0)
 
 
@@ -55,8 +63,10 @@ class CauseThresholds(Section):
 
     ik_divergence_m: float = Field(gt=0)
     ik_divergence_frames: int = Field(ge=1)
+    max_jump_rad: float = Field(gt=0)
     unreachable_m: float = Field(gt=0)
-    unreachable_rad: float = Field(gt=0)
+    max_pivot_shift_m: float = Field(ge=0)
+    lift_fraction: float = Field(gt=0, le=1)
 
 
 class SmoothingConfig(Section):
@@ -83,6 +93,9 @@ class SkillgenConfig(Section):
     action_noise_rad: float = Field(ge=0)
     noise_smoothness: float = Field(ge=0, lt=1)
     held_object_correction: bool
+    start_noise_rad: float = Field(ge=0)
+    settle_before_frames: int = Field(ge=0)
+    held_check_frames: int = Field(ge=1)
     settle_frames: int = Field(ge=1)
     max_frames: int = Field(ge=1)
     selection: SelectionConfig

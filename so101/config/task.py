@@ -67,12 +67,14 @@ class StrictTest(Section):
 
 class SuccessConfig(Section):
     """`object` must end in `container`. `openings_m`: xy of the container's openings in its frame; heights are measured from
-    its frame origin (strict) and from `surface_height_m` (geometric). `center_m`: its centre for the geometric filter."""
+    its frame origin (strict) and from `surface_height_m` (geometric). `center_m`: its centre for the geometric filter. `pivot_m`: point of the object that must
+    follow the retargeted path when the arm cannot serve its rotation."""
 
     object: str
     container: str
     openings_m: list[tuple[float, float]] = Field(min_length=1)
     center_m: tuple[float, float]
+    pivot_m: Vec3 = (0.0, 0.0, 0.0)
     surface_height_m: float
     geometric: GeometricFilter
     strict: StrictTest

@@ -73,25 +73,38 @@ class JacobianIk:
         if s.rotation_frame == "ee":
             e_rot, J_rot = rotation.T @ e_rot, rotation.T @ J_rot
         w_rot = self._w_rot * scale
-        damping2 = s.damping * s.damping
         bias = self._limit_bias(q)
-        if s.formulation == "position_first":
-            damping2_pos = s.position_damping * s.position_damping
-            P = np.linalg.solve(J_pos @ J_pos.T + damping2_pos * self._eye3, np.column_stack([J_pos, self._w_pos * e_pos]))
-            dq_pos = J_pos.T @ P[:, -1]
-            N = self._eye5 - J_pos.T @ P[:, :-1]
-            A = (w_rot[:, None] * J_rot) @ N
-            r = w_rot * (e_rot - J_rot @ dq_pos)
-            dq = dq_pos + N @ (A.T @ np.linalg.solve(A @ A.T + damping2 * self._eye3, r))
-            dq += N @ bias
-        else:
-            J = np.vstack([self._w_pos[:, None] * J_pos, w_rot[:, None] * J_rot])
-            e = np.concatenate([self._w_pos * e_pos, w_rot * e_rot])
-            dq = np.linalg.solve(J.T @ J + damping2 * self._eye5, J.T @ e + damping2 * bias)
+        dq = self._joint_step(J_pos, J_rot, e_pos, e_rot, w_rot, bias)
+        beyond = np.minimum(np.maximum(dq, self._lower - q), self._upper - q)
+        if (beyond != dq).any():  # joints that hit a limit stop there, the others solve for what is left
+            stopped = beyond != dq
+            fixed = np.where(stopped, beyond, 0.0)
+            J_pos_free, J_rot_free = np.where(stopped, 0.0, J_pos), np.where(stopped, 0.0, J_rot)
+            dq = fixed + np.where(
+                stopped, 0.0, self._joint_step(J_pos_free, J_rot_free, e_pos - J_pos @ fixed, e_rot - J_rot @ fixed, w_rot, bias)
+            )  # fmt: skip
         largest = float(np.abs(dq).max())
         if largest > s.max_delta_q_rad:
             dq = dq * (s.max_delta_q_rad / largest)
         return dq, pos_error, rot_error
+
+    def _joint_step(
+        self, J_pos: np.ndarray, J_rot: np.ndarray, e_pos: np.ndarray, e_rot: np.ndarray, w_rot: np.ndarray, bias: np.ndarray
+    ) -> np.ndarray:
+        """Unclamped dq (5,) rad of the chosen formulation; `bias` (5,) is the wish of the null space."""
+        s = self.settings
+        damping2 = s.damping * s.damping
+        if s.formulation == "position_first":
+            damping2_pos = s.position_damping * s.position_damping
+            P = np.linalg.solve(J_pos @ J_pos.T + damping2_pos * self._eye3, np.column_stack([J_pos, self._w_pos * e_pos]))
+            dq = J_pos.T @ P[:, -1]
+            N = self._eye5 - J_pos.T @ P[:, :-1]
+            A = (w_rot[:, None] * J_rot) @ N
+            r = w_rot * (e_rot - J_rot @ dq)
+            return dq + N @ (A.T @ np.linalg.solve(A @ A.T + damping2 * self._eye3, r) + bias)
+        J = np.vstack([self._w_pos[:, None] * J_pos, w_rot[:, None] * J_rot])
+        e = np.concatenate([self._w_pos * e_pos, w_rot * e_rot])
+        return np.linalg.solve(J.T @ J + damping2 * self._eye5, J.T @ e + damping2 * bias)
 
     def _limit_bias(self, q: np.ndarray) -> np.ndarray:
         """Push (5,) rad away from joint limits, zero outside the margin."""

@@ -102,7 +102,7 @@ def _bake_arm(spec: mujoco.MjSpec, config: Config) -> None:
         stock.frictionloss = joint.friction_nm
         stock.armature = joint.armature_kg_m2
         actuator = spec.actuator(joint.name)
-        actuator.set_to_position(kp=joint.stiffness_nm_per_rad)
+        actuator.set_to_position(kp=joint.stiffness_nm_per_rad, kv=joint.velocity_gain_nm_s_per_rad)
         actuator.forcerange = (-joint.force_limit_nm, joint.force_limit_nm)
         actuator.ctrlrange = (joint.lower_rad, joint.upper_rad)
 

@@ -69,7 +69,7 @@ class MujocoSimulator:
         data.qpos[: len(q)] = q
         data.qvel[:] = 0.0
         for name, pose in objects.items():
-            data.qpos[self._free_slice(name)] = pose
+            data.qpos[self.object_slice(name)] = pose
         mujoco.mj_forward(self.model, data)
 
     def step(self, env: int, q_target: np.ndarray) -> None:
@@ -158,12 +158,17 @@ class MujocoSimulator:
         except KeyError:
             raise SimulationError(f"no object {name!r} in this scene; it has {', '.join(self.object_names)}") from None
 
-    def _free_slice(self, name: str) -> slice:
+    def object_slice(self, name: str) -> slice:
+        """Where the (7,) pose of a free object stands in qpos.
+
+        Raises:
+            SimulationError: no such object, or it is fixed.
+        """
         self._object_body(name)
         if name not in self._qpos_slice:
             raise SimulationError(f"object {name!r} is fixed and cannot be moved")
         return self._qpos_slice[name]
 
     def _free_velocity(self, name: str) -> slice:
-        self._free_slice(name)
+        self.object_slice(name)
         return self._qvel_slice[name]

@@ -1,0 +1,12 @@
+"""Names of what can go wrong in an attempt. "" is success."""
+
+IK_DIVERGENCE = "ik_divergence"  # commanded joints stopped following the target
+UNREACHABLE = "unreachable"  # a key pose has no solution within tolerance
+GRASP_MISSED = "grasp_missed"  # the object was not lifted by the end of the grasp
+SLIPPED = "slipped"  # lost from the jaw while lifting
+DROPPED = "dropped"  # lost from the jaw on the way
+RACK_COLLISION = "rack_collision"  # the container was pushed, or no free transit was found
+NOT_INSERTED = "not_inserted"  # let go, but not where it belongs
+TIMEOUT = "timeout"  # more frames than max_frames
+
+CAUSES = (IK_DIVERGENCE, UNREACHABLE, GRASP_MISSED, SLIPPED, DROPPED, RACK_COLLISION, NOT_INSERTED, TIMEOUT)

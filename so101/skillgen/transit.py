@@ -1,0 +1,179 @@
+"""Interpolated motion between skill segments, checked in the twin against everything the arm and the held object could hit."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+
+from so101.config import Config
+from so101.geometry import pose_from_pos_quat
+from so101.kinematics import IkBackend
+from so101.sim.mujoco_sim import MujocoSimulator
+
+@dataclass(frozen=True)
+class HeldObject:
+    """An object in the jaw: its name and pose in the hand, T_ee_obj (4, 4)."""
+
+    name: str
+    T_ee_obj: np.ndarray
+
+
+class CollisionChecker:
+    """Places the arm and a held object kinematically in a scratch copy of the scene and asks what comes too near."""
+
+    def __init__(self, config: Config, simulator: MujocoSimulator) -> None:
+        self._simulator = simulator
+        self._settings = config.skillgen.transit
+        self._model = copy.copy(simulator.model)
+        self._model.geom_margin[:] = self._settings.clearance_m
+        self._data = mujoco.MjData(self._model)
+        names = [self._model.body(i).name for i in range(self._model.nbody)]
+        self._is_static = np.array([name in config.scene.statics for name in names])
+        self._is_object = np.array([name in config.task.active.objects for name in names])
+        self._id = {name: i for i, name in enumerate(names)}
+        self._quat = np.zeros(4)
+
+    def start(self, objects: dict[str, np.ndarray]) -> None:
+        """Objects as they stand now, (7,) in base."""
+        for name, pose in objects.items():
+            self._data.qpos[self._simulator.object_slice(name)] = pose
+
+    def near(self, q: np.ndarray, held: HeldObject | None) -> dict[tuple[int, int], float]:
+        """Body pairs of (arm or held object, table or other object) within the clearance, with their distance in m.
+
+        Args:
+            q: (6,) joints, rad.
+        """
+        data, model = self._data, self._model
+        data.qpos[:6] = q
+        if held is not None:
+            position, rotation = self._simulator.kinematics.update(q)
+            slot = self._simulator.object_slice(held.name)
+            data.qpos[slot.start : slot.start + 3] = position + rotation @ held.T_ee_obj[:3, 3]
+            mujoco.mju_mat2Quat(self._quat, (rotation @ held.T_ee_obj[:3, :3]).ravel())
+            data.qpos[slot.start + 3 : slot.stop] = self._quat
+        mujoco.mj_kinematics(model, data)
+        mujoco.mj_comPos(model, data)
+        mujoco.mj_collision(model, data)
+        if not data.ncon:
+            return {}
+        held_id = self._id[held.name] if held is not None else -1
+        found: dict[tuple[int, int], float] = {}
+        for (a, b), distance in zip(model.geom_bodyid[data.contact.geom].tolist(), data.contact.dist.tolist(), strict=True):
+            moves_a, moves_b = self._moves(a, held_id), self._moves(b, held_id)
+            if moves_a != moves_b:
+                pair = (a, b) if moves_a else (b, a)
+                found[pair] = min(distance, found.get(pair, np.inf))
+        return found
+
+    def free(self, path: np.ndarray, jaw: float, held: HeldObject | None) -> bool:
+        """Whether (n, 5) arm joints keep the clearance. Pairs that are near at either end (the object being approached, the mat
+        under a lifted object) and the table need only not penetrate."""
+        s = self._settings
+        rows = np.column_stack([path, np.full(len(path), jaw)])
+        ends = set(self.near(rows[0], held)) | set(self.near(rows[-1], held))
+        for row in rows[1 : -1 : s.check_stride]:
+            for pair, distance in self.near(row, held).items():
+                if distance < -s.penetration_m or not (pair in ends or self._is_static[pair[1]]):
+                    return False
+        return True
+
+    def _moves(self, body: int, held_id: int) -> bool:
+        return body == held_id or not (self._is_static[body] or self._is_object[body])
+
+
+class TransitPlanner:
+    """Joint paths from where the arm is to the first pose of a segment."""
+
+    def __init__(self, config: Config, simulator: MujocoSimulator, ik: IkBackend) -> None:
+        self.settings = config.skillgen.transit
+        self._simulator, self._ik = simulator, ik
+        self._dt = simulator.control_dt
+        self._checker = CollisionChecker(config, simulator)
+        lag_s = [joint.lag_s for joint in config.robot.joints[:5]]
+        self._decay = np.exp(-self._dt / np.array(lag_s))
+
+    def plan(
+        self, q_from: np.ndarray, T_to: np.ndarray, jaw: float, held: HeldObject | None, objects: dict[str, np.ndarray]
+    ) -> np.ndarray | None:
+        """(n, 5) joint path [rad] that ends at T_to (4, 4), or None when every candidate comes too near something.
+
+        Candidates, first free one wins: straight in joint space; then by way of the goal with the pan joint turned back towards
+        where the arm is now, raised a little more each time.
+        """
+        q_from = np.asarray(q_from, float)
+        q_to = self._goal(q_from, T_to)
+        self._checker.start(objects)
+        for via in self._candidates(q_from, q_to, T_to):
+            path = self._timed([q_from, *via, q_to])
+            if self._checker.free(self._followed(q_from, path), jaw, held):
+                return path
+        return None
+
+    def _goal(self, q_from: np.ndarray, T_to: np.ndarray) -> np.ndarray:
+        """Joints for T_to, solved from here and from each posture turned towards the goal; the best solution."""
+        s = self.settings
+        azimuth = float(np.arctan2(*(T_to[:2, 3] - s.pan_axis_m)[::-1]))
+        starts = [q_from, *(np.array([-azimuth, *posture]) for posture in s.postures_rad)]
+        results = [self._ik.solve(q, T_to, s.goal_iterations) for q in starts]
+        best = min(results, key=lambda r: (r.position_error_m > s.goal_tolerance_m, round(r.rotation_error_rad, 2)))
+        return best.q
+
+    def _candidates(self, q_from: np.ndarray, q_to: np.ndarray, T_to: np.ndarray) -> Iterator[list[np.ndarray]]:
+        s = self.settings
+        yield []
+        back = s.swing_back * (q_from[0] - q_to[0])
+        lift = 0.0
+        while lift <= s.max_lift_m + 1e-9:
+            above = q_to
+            if lift:
+                T_above = T_to.copy()
+                T_above[2, 3] += lift
+                above = self._ik.solve(q_to, T_above, s.goal_iterations).q
+            beside = above.copy()
+            beside[0] += back
+            yield [beside, above] if lift else [beside]
+            lift += s.lift_step_m
+
+    def _followed(self, q_from: np.ndarray, path: np.ndarray) -> np.ndarray:
+        """Where the servos will really be, (n, 5): each joint follows its target as a first-order lag."""
+        rows, q = [], np.array(q_from)
+        for target in path:
+            q = target + (q - target) * self._decay
+            rows.append(q)
+        rows.extend(target + (q - target) * self._decay**k for k in range(1, self.settings.min_frames))
+        return np.array(rows)
+
+    def _timed(self, corners: list[np.ndarray]) -> np.ndarray:
+        """One row a frame along straight joint-space legs: speed limit of the fastest joint, eased ends, rounded corners."""
+        s = self.settings
+        knots = np.array(corners)
+        clock = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(knots, axis=0)).max(1) / (s.max_joint_speed_rad_s * self._dt))])
+        n = max(s.min_frames, int(np.ceil(clock[-1] * s.ease_factor)))
+        u = np.arange(1, n + 1) / n
+        eased = u + (u**3 * (10 - 15 * u + 6 * u * u) - u) * s.ease
+        path = np.stack([np.interp(eased * clock[-1], clock, column) for column in knots.T], -1)
+        if len(corners) > 2 and s.rounding_frames > 1:
+            half = s.rounding_frames // 2
+            padded = np.concatenate([np.repeat(knots[:1], half, 0), path, np.repeat(knots[-1:], half, 0)])
+            kernel = np.full(2 * half + 1, 1.0 / (2 * half + 1))
+            path = np.stack([np.convolve(column, kernel, "valid") for column in padded.T], -1)
+            path[-1] = knots[-1]
+        return path
+
+
+def object_poses(simulator: MujocoSimulator, env: int) -> dict[str, np.ndarray]:
+    """name -> (7,) of all objects now."""
+    return {name: simulator.object_pose(env, name) for name in simulator.object_names}
+
+
+def held_object(simulator: MujocoSimulator, env: int, name: str) -> HeldObject:
+    """`name` as it sits in the hand now."""
+    T_base_ee = simulator.ee_pose(env)
+    T_base_obj = pose_from_pos_quat(simulator.object_pose(env, name))
+    T_ee_base = np.linalg.inv(T_base_ee)
+    return HeldObject(name, T_ee_base @ T_base_obj)
