@@ -6,12 +6,6 @@ import errno
 import functools
 import json
 import os
-import random
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pytest
 
@@ -270,66 +264,3 @@ def test_a_file_in_place_of_the_folder_is_explained(run):
     run.root.write_text("I am a file")
     with pytest.raises(RunFolderError, match="a file is in the way"):
         go(run)
-
-
-# --- kills
-
-
-def _command(folder, *more):
-    options = [word for override in SMALL for word in ("--set", override)]
-    return [sys.executable, stub_stages.__file__, "run", "--run", str(folder), "--workers", "2", *options, *more]
-
-
-def _start(folder, sleep_s="0.02", **options):
-    environment = {**os.environ, "STUB_SLEEP_S": sleep_s}
-    return subprocess.Popen(
-        _command(folder), env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, **options
-    )
-
-
-def _wait_for(condition, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not get that far"
-        time.sleep(0.005)
-
-
-def test_kill_9_then_resume_gives_the_same_bytes(run, tmp_path):
-    go(run)
-    dice, killed = random.Random(1), RunFolder(tmp_path / "killed")
-    steps = [killed.generated, killed.smoothed, killed.verified, killed.videos]
-    for step in steps:
-        process = _start(killed.root)
-        _wait_for(lambda step=step, process=process: step.exists() or process.poll() is not None)
-        time.sleep(dice.uniform(0, 0.1))
-        process.kill()
-        process.communicate()
-    finished = subprocess.run(_command(killed.root), capture_output=True, text=True)
-    assert finished.returncode == 0, finished.stderr
-    for name in ("dataset", "verified", "videos"):
-        assert tree_digest(killed.root / name) == tree_digest(run.root / name)
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_stop_signals_end_all_processes_and_say_how_to_go_on(tmp_path, number):
-    folder = tmp_path / "run"
-    process = _start(folder, sleep_s="0.3", start_new_session=True)
-    _wait_for(lambda: list(Path(folder).glob("generated/demo_*")))
-    os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
-    errors = process.communicate(timeout=20)[1]
-    assert process.returncode == 128 + number
-    assert errors.strip() == "stopped; the same command resumes"
-    _wait_for(lambda: not _alive_in_group(process.pid), seconds=10)
-
-
-def _alive_in_group(group):
-    """Process ids of a group, without the dead that nobody has collected yet."""
-    alive = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, _, process_group = stat.read_text().rpartition(") ")[2].split()[:3]
-        except OSError:  # it ended while we looked
-            continue
-        if int(process_group) == group and state != "Z":
-            alive.append(int(stat.parent.name))
-    return alive
