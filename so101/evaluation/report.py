@@ -40,10 +40,11 @@ def write_report(config: Config, run: RunFolder, reporter: Reporter, workers: in
     frames = _sample_frames(config, shown[0] if shown else next(iter(summary.videos), None))
     cards = [_video_card(config, run, videos) for videos in shown]
     page = render_page(config, run.root.resolve().name, summary, frames, cards, package_versions())
-    numbers = report_numbers(summary)
-    write_json(run.report / NUMBERS, numbers)
+    write_json(run.report / NUMBERS, report_numbers(summary))
     write_text(run.report / PAGE, page)
-    return StageResult("report", 1, numbers)
+    reporter.message(f"The page is {run.report / PAGE}")
+    counts = {stage.name: stage.count for stage in summary.stages if stage.count is not None}
+    return StageResult("report", 1, counts)
 
 
 def package_versions() -> dict[str, str]:

@@ -57,7 +57,8 @@ def write(config, run) -> tuple[Page, dict, str]:
     result = write_report(config, run, SilentReporter(), 1)
     text = (run.report / "index.html").read_text(encoding="utf-8")
     numbers = json.loads((run.report / "report.json").read_text())
-    assert json.loads(json.dumps(result.summary)) == numbers
+    counts = {name: stage["count"] for name, stage in numbers["stages"].items() if stage["count"] is not None}
+    assert result.produced == 1 and result.summary == counts
     return Page(text), numbers, text
 
 
