@@ -65,16 +65,23 @@ def main() -> int:
 
 
 def synthetic_dataset(scratch: Path) -> Path:
-    """Three episodes through the real dataset stage, long and large enough that LeRobot samples frames and pixels."""
+    """Three episodes through our encoder and dataset stage, so large that LeRobot samples frames and pixels."""
     sys.path.insert(0, str(REPOSITORY / "tests" / "datasets"))
     from synthetic import make_run
 
     from so101.config import load_config
     from so101.datasets.lerobot_v21 import write_dataset
     from so101.pipeline.progress import SilentReporter
+    from so101.rendering.video import encode_video
 
     config = load_config(overrides=["skillgen.target_demos=3", "dataset.chunks_size=2"])
-    run = make_run(scratch / "run", config, (120, 40, 25), (240, 320))
+    run = make_run(
+        scratch / "run",
+        config,
+        (120, 40, 25),
+        (240, 320),
+        encode=lambda path, frames, fps: encode_video(path, frames, config),
+    )
     write_dataset(config, run, SilentReporter(), 1)
     return run.dataset
 

@@ -28,7 +28,7 @@ from so101.datasets.stats import column_stats, groot_stats, relative_stats
 from so101.datasets.units import LeRobotUnits, load_calibration, make_units, rad_to_lerobot
 from so101.datasets.validate import MARKER, SCALAR_DTYPES, validate_dataset
 from so101.datasets.videos import probe_video, video_stats
-from so101.errors import DataError, InsufficientDemosError, RunFolderError
+from so101.errors import ConfigError, DataError, InsufficientDemosError, RunFolderError
 from so101.files import write_atomic, write_text
 from so101.pipeline.progress import Reporter, StageResult
 from so101.pipeline.run_folder import RunFolder
@@ -80,6 +80,7 @@ def write_dataset(config: Config, run: RunFolder, reporter: Reporter, workers: i
     A dataset this program made from the same demos, videos and settings is kept; one made from others is replaced.
 
     Raises:
+        ConfigError: dataset.cameras names a camera that cameras.yaml does not have.
         InsufficientDemosError: no verified demo.
         DataError: a demo or video is missing or wrong, or `run.dataset` was made by something else.
         RunFolderError: the folder cannot be written.
@@ -87,6 +88,7 @@ def write_dataset(config: Config, run: RunFolder, reporter: Reporter, workers: i
     with _folder_errors(run.dataset):
         building, replaced = (run.dataset.with_name(f".{run.dataset.name}.{part}.tmp") for part in ("new", "old"))
         _clean_up(run.dataset, building, replaced)
+        _check_cameras(config)
         _refuse_foreign(run.dataset)
         episodes = _read_episodes(config, run)
         reporter.start("dataset", len(episodes), unit="episodes")
@@ -140,6 +142,14 @@ def _read_episodes(config: Config, run: RunFolder) -> list[Episode]:
             "run `./twin render` (it makes what is missing), or take the camera out of dataset.cameras"
         )
     return episodes
+
+
+def _check_cameras(config: Config) -> None:
+    unknown = sorted(set(config.dataset.cameras) - set(config.cameras.names))
+    if unknown:
+        raise ConfigError(
+            f"dataset.yaml: cameras names {', '.join(unknown)}; cameras.yaml has {', '.join(config.cameras.names)}"
+        )
 
 
 def _check_demo(demo: Demo, path: Path, config: Config) -> None:

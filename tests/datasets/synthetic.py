@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -60,7 +60,13 @@ def video_seed(index: int, camera: str) -> int:
     return 1000 * index + sum(camera.encode())
 
 
-def make_run(root: Path, config: Config, lengths: Sequence[int], size: tuple[int, int] = (48, 64)) -> RunFolder:
+def make_run(
+    root: Path,
+    config: Config,
+    lengths: Sequence[int],
+    size: tuple[int, int] = (48, 64),
+    encode: Callable[[Path, np.ndarray, int], object] = encode_video,
+) -> RunFolder:
     """Verified demos and videos of `lengths` frames. Attempt numbers have gaps, as real ones do."""
     run = RunFolder(Path(root))
     for i, length in enumerate(lengths):
@@ -68,5 +74,5 @@ def make_run(root: Path, config: Config, lengths: Sequence[int], size: tuple[int
         save_demo(run.verified, make_demo(config, index, length))
         for camera in config.dataset.cameras:
             frames = make_frames(length, size, video_seed(index, camera))
-            encode_video(run.video(index, camera), frames, round(config.scene.physics.control_hz))
+            encode(run.video(index, camera), frames, round(config.scene.physics.control_hz))
     return run

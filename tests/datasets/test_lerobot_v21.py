@@ -17,7 +17,7 @@ from so101.datasets.demo import demo_file_name, load_demo, save_demo
 from so101.datasets.lerobot_v21 import dataset_units, write_dataset
 from so101.datasets.units import lerobot_to_rad
 from so101.datasets.validate import validate_dataset
-from so101.errors import DataError, InsufficientDemosError, RunFolderError
+from so101.errors import ConfigError, DataError, InsufficientDemosError, RunFolderError
 from so101.pipeline.progress import SilentReporter
 from so101.pipeline.run_folder import RunFolder
 
@@ -243,6 +243,12 @@ def test_a_foreign_folder_is_left_alone(config, run):
     with pytest.raises(DataError, match="was not written by this program.*move it away"):
         write_dataset(config, run, SilentReporter(), 1)
     assert tree(run.dataset) == before
+
+
+def test_an_unknown_camera(run):
+    config = load_config(overrides=[*OVERRIDES, "dataset.cameras={webcam: front}"])
+    with pytest.raises(ConfigError, match="cameras names webcam; cameras.yaml has ego, side, top"):
+        write_dataset(config, run, SilentReporter(), 1)
 
 
 def test_no_demos(config, tmp_path):
