@@ -30,6 +30,7 @@ from so101.geometry import make_pose, rotation_about_axis
 from so101.pipeline.run_folder import RunFolder
 
 SOURCES = ("seeds", "generated", "verified")
+NO_RECORD = "not recorded"  # cause of attempts that failed with skillgen.keep_failed off
 CHANCES = ("seeds", "geometric", "strict", "verified")  # stages whose share is a success probability
 
 
@@ -169,18 +170,21 @@ def _read_seed_files(config: Config, run: RunFolder, fk: ForwardKinematics, summ
 
 
 def _read_attempts(config: Config, run: RunFolder, fk: ForwardKinematics, summary: RunSummary, advance) -> int:
-    """Generated and failed attempts into `summary`; returns how many pass the loose filter."""
+    """Generated and failed attempts into `summary`; returns how many pass the loose filter.
+
+    Where failed attempts are not kept, gaps in the numbering up to the last demo count as failures without a record, so
+    that the success rate stays one of attempts.
+    """
     if not (run.generated.is_dir() or run.failed.is_dir()):
         return 0
     T_world_base = base_in_world(config)
     causes, loose_causes, uses = [], [], defaultdict(list)
-    seeds, loose = [], 0
-    summary.attempts = 0
+    indices, seeds, loose = [], [], 0
     for folder in (run.generated, run.failed):
         for path in list_demos(folder):
             demo = load_demo(path)
             advance()
-            summary.attempts += 1
+            indices.append(demo.index)
             summary.strict += demo.strict
             loose += demo.geometric
             seeds.append(demo.seed)
@@ -194,6 +198,9 @@ def _read_attempts(config: Config, run: RunFolder, fk: ForwardKinematics, summar
             if folder == run.generated:
                 summary.statistics["generated"].append(trajectory_statistics(demo.q, demo.q_target, demo.fps, fk))
                 summary.frames["generated"] = summary.frames.get("generated", 0) + demo.num_frames
+    unrecorded = 0 if config.skillgen.keep_failed else max(indices, default=-1) + 1 - len(indices)
+    causes += [NO_RECORD] * unrecorded
+    summary.attempts = len(indices) + unrecorded
     summary.seed_range = (min(seeds), max(seeds)) if seeds else None
     by_loose = dict(cause_table(loose_causes))
     summary.causes = [(cause, count, by_loose.get(cause, 0)) for cause, count in cause_table(causes)]
@@ -204,15 +211,13 @@ def _read_attempts(config: Config, run: RunFolder, fk: ForwardKinematics, summar
 def subtask_names(demo: Demo, config: Config) -> list[str]:
     """Names of the subtasks of a demo, of the task's definition where the demo does not say."""
     names = [str(subtask[0]) for subtask in demo.meta.get("subtasks", [])]
-    task = config.task.tasks.get(demo.task)
-    return names or [subtask.name for subtask in task.subtasks] if task else names
+    return names or [subtask.name for subtask in config.task.active.subtasks]
 
 
 def _add_starts(config: Config, demo: Demo, T_world_base: np.ndarray, summary: RunSummary) -> None:
-    task = config.task.tasks.get(demo.task)
-    if task is None or not demo.num_frames:
+    if not demo.num_frames:
         return
-    for name, placement in task.objects.items():
+    for name, placement in config.task.active.objects.items():
         if name in demo.objects:
             starts = summary.starts.setdefault(name, Starts())
             starts.offsets.append(start_offset(demo.objects[name][0], placement, T_world_base))

@@ -186,6 +186,16 @@ def test_loose_successes_are_told_from_failures(config, tmp_path):
     assert "passes the loose filter only" in page.text
 
 
+def test_failures_that_were_not_kept_still_count(config, tmp_path):
+    run = RunFolder(tmp_path)
+    for index in (0, 4):
+        save_demo(run.generated, make_demo(config, index))
+    changed = config.model_copy(update={"skillgen": config.skillgen.model_copy(update={"keep_failed": False})})
+    _, numbers, _ = write(changed, run)
+    assert (numbers["stages"]["strict"]["count"], numbers["stages"]["strict"]["of"]) == (2, 5)
+    assert numbers["causes"] == {"not recorded": 3}
+
+
 def test_names_from_outside_are_escaped(config, tmp_path):
     run = RunFolder(tmp_path)
     bad = "<b>x</b>&\"'"
