@@ -100,10 +100,20 @@ class TaskDefinition(Section):
         return self
 
 
+class GraspCheckConfig(Section):
+    """How long a lifted object is held, and how far it may creep in the hand."""
+
+    settle_s: float = Field(ge=0)
+    hold_s: float = Field(gt=0)
+    max_creep_m: float = Field(gt=0)
+    max_tries: int = Field(ge=1)
+
+
 class TaskConfig(Section):
     """All tasks and the one in use."""
 
     name: str
+    grasp_check: GraspCheckConfig
     tasks: dict[str, TaskDefinition]
 
     @model_validator(mode="after")

@@ -108,6 +108,7 @@ FREE_SETTINGS = (
     "skillgen.max_attempts",
     "skillgen.generation_guarantee",
     "skillgen.presets",
+    "task.grasp_check",
     "training",
     "deploy",
 )
