@@ -30,7 +30,6 @@ from so101.geometry import make_pose, rotation_about_axis
 from so101.pipeline.run_folder import RunFolder
 
 SOURCES = ("seeds", "generated", "verified")
-NO_RECORD = "not recorded"  # cause of attempts that failed with skillgen.keep_failed off
 CHANCES = ("seeds", "geometric", "strict", "verified")  # stages whose share is a success probability
 
 
@@ -170,21 +169,16 @@ def _read_seed_files(config: Config, run: RunFolder, fk: ForwardKinematics, summ
 
 
 def _read_attempts(config: Config, run: RunFolder, fk: ForwardKinematics, summary: RunSummary, advance) -> int:
-    """Generated and failed attempts into `summary`; returns how many pass the loose filter.
-
-    Where failed attempts are not kept, gaps in the numbering up to the last demo count as failures without a record, so
-    that the success rate stays one of attempts.
-    """
+    """Generated and failed attempts into `summary`; returns how many pass the loose filter."""
     if not (run.generated.is_dir() or run.failed.is_dir()):
         return 0
     T_world_base = base_in_world(config)
     causes, loose_causes, uses = [], [], defaultdict(list)
-    indices, seeds, loose = [], [], 0
+    seeds, loose = [], 0
     for folder in (run.generated, run.failed):
         for path in list_demos(folder):
             demo = load_demo(path)
             advance()
-            indices.append(demo.index)
             summary.strict += demo.strict
             loose += demo.geometric
             seeds.append(demo.seed)
@@ -198,9 +192,7 @@ def _read_attempts(config: Config, run: RunFolder, fk: ForwardKinematics, summar
             if folder == run.generated:
                 summary.statistics["generated"].append(trajectory_statistics(demo.q, demo.q_target, demo.fps, fk))
                 summary.frames["generated"] = summary.frames.get("generated", 0) + demo.num_frames
-    unrecorded = 0 if config.skillgen.keep_failed else max(indices, default=-1) + 1 - len(indices)
-    causes += [NO_RECORD] * unrecorded
-    summary.attempts = len(indices) + unrecorded
+    summary.attempts = len(seeds)
     summary.seed_range = (min(seeds), max(seeds)) if seeds else None
     by_loose = dict(cause_table(loose_causes))
     summary.causes = [(cause, count, by_loose.get(cause, 0)) for cause, count in cause_table(causes)]

@@ -186,14 +186,16 @@ def test_loose_successes_are_told_from_failures(config, tmp_path):
     assert "passes the loose filter only" in page.text
 
 
-def test_failures_that_were_not_kept_still_count(config, tmp_path):
+def test_failures_kept_as_one_frame_count(config, tmp_path):
+    """What generation leaves of a failed attempt when skillgen.keep_failed is off."""
     run = RunFolder(tmp_path)
-    for index in (0, 4):
-        save_demo(run.generated, make_demo(config, index))
-    changed = config.model_copy(update={"skillgen": config.skillgen.model_copy(update={"keep_failed": False})})
-    _, numbers, _ = write(changed, run)
-    assert (numbers["stages"]["strict"]["count"], numbers["stages"]["strict"]["of"]) == (2, 5)
-    assert numbers["causes"] == {"not recorded": 3}
+    demo = make_demo(config, 1, cause="slipped")
+    first = {name: poses[:1] for name, poses in demo.objects.items()}
+    save_demo(run.failed, demo.replace(q=demo.q[:1], q_target=demo.q_target[:1], objects=first))
+    save_demo(run.generated, make_demo(config, 0))
+    _, numbers, text = write(config, run)
+    assert (numbers["stages"]["strict"]["count"], numbers["stages"]["strict"]["of"]) == (1, 2)
+    assert "1 successes, 1 others" in text  # its start pose is on the map
 
 
 def test_names_from_outside_are_escaped(config, tmp_path):
