@@ -28,8 +28,12 @@ class ArmKinematics:
         self.upper = np.array([joint.upper_rad for joint in joints])
 
     def update(self, q_arm: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Set (5,) or (6,) joints [rad]; returns views of p_base_ee (3,) m and R_base_ee (3, 3), valid until the next call."""
-        self._qpos[: len(q_arm)] = q_arm
+        """Set (5,) or (6,) joints [rad]; returns views of p_base_ee (3,) m and R_base_ee (3, 3), valid until the next call.
+
+        The jaw angle is left at 0: it moves no frame of the arm, but it would reach the last bits of the Jacobian (by way of the
+        centre of mass MuJoCo measures from) and make a solution depend on what was asked before.
+        """
+        self._qpos[:NUM_ARM_JOINTS] = q_arm[:NUM_ARM_JOINTS]
         mujoco.mj_kinematics(self._model, self._data)
         return self._xpos, self._xmat
 

@@ -16,6 +16,7 @@ import mujoco
 import numpy as np
 
 from so101.config import Config
+from so101.config.render import MeshConfig
 from so101.errors import SimulationError
 from so101.files import write_atomic
 
@@ -52,11 +53,11 @@ def decimated_mesh(path: Path | str, config: Config) -> tuple[np.ndarray, np.nda
     """
     settings = config.render.meshes
     content = _read_bytes(path)
-    key = f"{CACHE_VERSION} {settings.cluster_m!r} {settings.keep_fraction!r} ".encode()
+    key = f"{CACHE_VERSION} {settings.cluster_m!r} {settings.keep_fraction!r} {settings.aggressiveness!r} ".encode()
     cached = cache_dir(config) / "meshes" / f"{hashlib.sha256(key + content).hexdigest()[:32]}.npz"
     mesh = _load(cached)
     if mesh is None:
-        mesh = _collapse_edges(*cluster(_triangles(content, path), settings.cluster_m), settings.keep_fraction)
+        mesh = _collapse_edges(*cluster(_triangles(content, path), settings.cluster_m), settings)
         if len(mesh[1]) == 0:
             raise SimulationError(
                 f"{path}: no triangle is left after clustering; render.meshes.cluster_m is {settings.cluster_m} m, which "
@@ -130,12 +131,14 @@ def _triangles(content: bytes, path: Path | str) -> np.ndarray:
     return np.frombuffer(body, _STL_TRIANGLE, count, offset=4)["corners"]
 
 
-def _collapse_edges(vertices: np.ndarray, faces: np.ndarray, keep_fraction: float) -> tuple[np.ndarray, np.ndarray]:
+def _collapse_edges(vertices: np.ndarray, faces: np.ndarray, settings: MeshConfig) -> tuple[np.ndarray, np.ndarray]:
     vertices, faces = vertices.astype(np.float32), faces.astype(np.int32)
-    if keep_fraction < 1 and len(faces):
+    if settings.keep_fraction < 1 and len(faces):
         import fast_simplification
 
-        vertices, faces = fast_simplification.simplify(vertices, faces, target_reduction=1 - keep_fraction)
+        vertices, faces = fast_simplification.simplify(
+            vertices, faces, target_reduction=1 - settings.keep_fraction, agg=settings.aggressiveness
+        )
     return np.ascontiguousarray(vertices, np.float32), np.ascontiguousarray(faces, np.int32)
 
 

@@ -55,7 +55,7 @@ class MujocoSimulator:
         self._qpos_slice = {name: slice(a := int(model.joint(name).qposadr[0]), a + 7) for name in free}
         self._qvel_slice = {name: slice(a := int(model.joint(name).dofadr[0]), a + 6) for name in free}
         self._renderers: dict[str, object] = {}
-        self._state_size = mujoco.mj_stateSize(model, _STATE_WITH_WARMSTART)
+        self.physics_state_size = mujoco.mj_stateSize(model, _STATE_WITH_WARMSTART)
         self._geom_body = model.geom_bodyid
         self.jaw_bodies = frozenset(model.body(name).id for name in config.robot.hull_free_bodies)
 
@@ -126,15 +126,20 @@ class MujocoSimulator:
         return set(pairs[pairs[:, 0] == body, 1].tolist()) | set(pairs[pairs[:, 1] == body, 0].tolist())
 
     def get_physics_state(self, env: int) -> np.ndarray:
-        state = np.zeros(self._state_size)
+        state = np.zeros(self.physics_state_size)
         mujoco.mj_getState(self.model, self.data[env], state, _STATE_WITH_WARMSTART)
         return state
 
     def set_physics_state(self, env: int, state: np.ndarray) -> None:
-        if np.shape(state) != (self._state_size,):
-            raise SimulationError(f"physics state has shape {np.shape(state)}; this model needs ({self._state_size},)")
+        if np.shape(state) != (self.physics_state_size,):
+            raise SimulationError(f"physics state has shape {np.shape(state)}; this model needs ({self.physics_state_size},)")
         mujoco.mj_setState(self.model, self.data[env], np.asarray(state, float), _STATE_WITH_WARMSTART)
-        mujoco.mj_forward(self.model, self.data[env])
+
+    def full_physics(self, env: int) -> np.ndarray:
+        """MuJoCo's FULLPHYSICS state (time, qpos, qvel, ...), what `mujoco.rollout` starts from."""
+        state = np.zeros(mujoco.mj_stateSize(self.model, _PHYSICS_STATE))
+        mujoco.mj_getState(self.model, self.data[env], state, _PHYSICS_STATE)
+        return state
 
     def world_pose(self, env: int, T_base_x: np.ndarray) -> np.ndarray:
         """(..., 4, 4) pose in base to the world of environment `env`."""

@@ -1,0 +1,28 @@
+"""The filter stage: which generated demos pass the loose (blog) and the strict test."""
+
+from __future__ import annotations
+
+from so101.config import Config
+from so101.datasets.demo import list_demos, load_demo
+from so101.files import write_json
+from so101.pipeline.progress import Reporter, StageResult
+from so101.pipeline.run_folder import RunFolder
+from so101.tasks.success import judge
+
+
+def filter_demos(config: Config, run: RunFolder, reporter: Reporter, workers: int) -> StageResult:
+    """Judge every file of `generated/` with the task's tests as configured now; write `filter.json`."""
+    paths = list_demos(run.generated)
+    reporter.start("filter", len(paths))
+    passed: dict[str, list[int]] = {"geometric": [], "strict": []}
+    for path in paths:
+        demo = load_demo(path)
+        verdict = judge(config, demo.objects, demo.q)
+        if verdict.geometric:
+            passed["geometric"].append(demo.index)
+        if verdict.strict:
+            passed["strict"].append(demo.index)
+        reporter.advance()
+    report = {**passed, "kept": passed[config.skillgen.keep]}
+    write_json(run.filter_report, report)
+    return StageResult("filter", len(report["kept"]), {key: len(value) for key, value in report.items()})
