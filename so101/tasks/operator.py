@@ -22,39 +22,15 @@ from so101.kinematics import make_ik
 from so101.pipeline.progress import Reporter
 from so101.pipeline.workers import map_unordered
 from so101.sim.mujoco_sim import MujocoSimulator
+from so101.tasks.hand import UP, dipped, hand_rotation, horizontal, jaw_touching
 from so101.tasks.placement import draw_placements
 from so101.tasks.success import judge
 
-_Z = np.array([0.0, 0.0, 1.0])
 SOLVE_ITERATIONS = 60
 
 
 class TakeFailed(Exception):
     """This take did not work; the operator tries again. The text is the cause."""
-
-
-def _frame(approach: np.ndarray, pinch: np.ndarray) -> np.ndarray:
-    """R_base_ee with x along `approach` and z as near `pinch` as it can be."""
-    x = approach / np.linalg.norm(approach)
-    z = pinch - x * (x @ pinch)
-    z /= np.linalg.norm(z)
-    return np.column_stack([x, np.cross(z, x), z])
-
-
-def _dipped(heading: np.ndarray, dip_rad: float) -> np.ndarray:
-    """Unit vector along a horizontal heading, dipped below the horizontal."""
-    return np.cos(dip_rad) * heading - np.sin(dip_rad) * _Z
-
-
-def _horizontal(vector: np.ndarray) -> np.ndarray:
-    flat = np.array([vector[0], vector[1], 0.0])
-    return flat / np.linalg.norm(flat)
-
-
-def jaw_touching(simulator: MujocoSimulator, env: int, name: str) -> bool:
-    """Both jaws touch the object now."""
-    touching = simulator.touching_bodies(env, name)
-    return simulator.jaw_bodies <= touching
 
 
 @dataclass
@@ -163,7 +139,7 @@ class ScriptedOperator:
         self._open_jaw()
         self._pause()
         T_away = T_place.copy()
-        T_away[:3, 3] += -rng.uniform(*style.retreat_m) * _horizontal(T_place[:3, 0]) * (style.kind == "axis")
+        T_away[:3, 3] += -rng.uniform(*style.retreat_m) * horizontal(T_place[:3, 0]) * (style.kind == "axis")
         T_away[2, 3] += rng.uniform(*style.retreat_m) * (0.3 if style.kind == "axis" else 1.0)
         self._reach(T_away, fine=True)
         self._reach(self.simulator.fk(self.home[:5]))
@@ -175,20 +151,20 @@ class ScriptedOperator:
         rng, style = self._rng, self.style
         offset = rng.uniform(*style.grasp_offset_m)
         if style.kind == "axis":
-            axis = _horizontal(T_base_obj[:3, 2])
+            axis = horizontal(T_base_obj[:3, 2])
             point = T_base_obj[:3, 3] + offset * axis
-            heading, pinch = axis, np.cross(_Z, axis)
+            heading, pinch = axis, np.cross(UP, axis)
         else:
-            point = T_base_obj[:3, 3] + offset * _Z
-            radial = _horizontal(point)
-            tangential = np.cross(_Z, radial)
-            faces = [s * _horizontal(T_base_obj[:3, k]) for k in (0, 1) for s in (1, -1) if abs(T_base_obj[2, k]) < 0.7]
+            point = T_base_obj[:3, 3] + offset * UP
+            radial = horizontal(point)
+            tangential = np.cross(UP, radial)
+            faces = [s * horizontal(T_base_obj[:3, k]) for k in (0, 1) for s in (1, -1) if abs(T_base_obj[2, k]) < 0.7]
             pinch = max(faces or [tangential], key=lambda face: float(face @ tangential))
-            heading = np.cross(pinch, _Z)
+            heading = np.cross(pinch, UP)
         point = point + rng.normal(0, style.lateral_jitter_m, 3) * [1, 1, 0.5]
         jitter = np.deg2rad(rng.normal(0, style.dip_jitter_deg))
         for dip in np.deg2rad(style.dip_deg):
-            T_grasp = make_pose(_frame(_dipped(heading, dip + jitter), pinch), point)
+            T_grasp = make_pose(hand_rotation(dipped(heading, dip + jitter), pinch), point)
             if self._reachable(T_grasp):
                 return T_grasp
         raise TakeFailed("grasp out of reach")
@@ -200,23 +176,23 @@ class ScriptedOperator:
         T_base_cont = pose_from_pos_quat(self.simulator.object_pose(0, self.container))
         spot = T_base_cont[:3, 3] + T_base_cont[:3, :3] @ opening
         height = rng.uniform(*style.place_height_m)
-        radial = _horizontal(spot)
+        radial = horizontal(spot)
         if style.kind == "axis":
             seated = 0.5 * (success.strict.min_height_m + success.strict.max_height_m)
-            heading = _horizontal(invert_pose(T_ee_obj)[:3, 0])
-            turn = rotation_about_axis(_Z, np.arctan2(np.cross(heading, radial)[2], heading @ radial))
+            heading = horizontal(invert_pose(T_ee_obj)[:3, 0])
+            turn = rotation_about_axis(UP, np.arctan2(np.cross(heading, radial)[2], heading @ radial))
             for lean in np.deg2rad(style.place_lean_deg):
-                R_lean = rotation_about_axis(np.cross(_Z, radial), lean)
-                pivot = style.lean_pivot_m * _Z  # this point of the object stays on the opening's axis
-                T_obj = make_pose(R_lean @ turn, spot + (seated + height) * _Z + pivot - R_lean @ pivot)
+                R_lean = rotation_about_axis(np.cross(UP, radial), lean)
+                pivot = style.lean_pivot_m * UP  # this point of the object stays on the opening's axis
+                T_obj = make_pose(R_lean @ turn, spot + (seated + height) * UP + pivot - R_lean @ pivot)
                 T_place = T_obj @ invert_pose(T_ee_obj)
                 if self._reachable(T_place, rotation_tolerance=0.12):
                     return T_place
             raise TakeFailed("place out of reach")
-        point = spot + (success.surface_height_m + height) * _Z
-        pinch = np.cross(_Z, radial)
+        point = spot + (success.surface_height_m + height) * UP
+        pinch = np.cross(UP, radial)
         for dip in np.deg2rad(style.place_dip_deg):
-            T_place = make_pose(_frame(_dipped(radial, dip), pinch), point)
+            T_place = make_pose(hand_rotation(dipped(radial, dip), pinch), point)
             if self._reachable(T_place):
                 return T_place
         raise TakeFailed("place out of reach")
@@ -226,7 +202,7 @@ class ScriptedOperator:
         pan = np.array([*self.settings.pan_axis_m, 0.0])
         now, then = self._T[:3, 3] - pan, T_hover[:3, 3] - pan
         swing = np.arctan2(now[1], now[0]) - np.arctan2(then[1], then[0])
-        R = rotation_about_axis(_Z, swing * self.settings.swing_back)
+        R = rotation_about_axis(UP, swing * self.settings.swing_back)
         return make_pose(R @ T_hover[:3, :3], pan + R @ then)
 
     def _reachable(self, T_base_ee: np.ndarray, rotation_tolerance: float = 0.25) -> bool:
