@@ -1,73 +1,273 @@
-"""Does a closed jaw hold the object? A scripted take is replayed up to the top of its lift, then the arm stands still."""
+"""Does a closed jaw hold the object? Grasp, lift and hold over a grid of grasps, with controls that must not hold."""
 
 from __future__ import annotations
 
-from itertools import count, islice
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
 from so101.config import Config
-from so101.datasets.seeds import SeedDemo
-from so101.errors import SimulationError
-from so101.geometry import invert_pose, pose_from_pos_quat, pose_to_pos_quat, rotation_angle
-from so101.pipeline.progress import StageResult
-from so101.tasks.operator import ScriptedOperator, TakeFailed, jaw_touching
+from so101.errors import ConfigError, SimulationError
+from so101.geometry import interpolate_pose, invert_pose, make_pose, pose_from_pos_quat, rotation_angle
+from so101.kinematics import make_ik
+from so101.sim.mujoco_sim import MujocoSimulator
+from so101.tasks.hand import UP, dipped, hand_rotation, horizontal, jaw_touching
+from so101.tasks.placement import nominal_placements
+
+HELD, CREPT, LOST, MISSED, OUT_OF_REACH = "held", "crept", "lost", "missed", "out of reach"
+SOLVE_ITERATIONS = 80
 
 
-def check_grasp(config: Config) -> StageResult:
-    """Grasp, lift, hold; `summary` has lift_m, hold_s, creep_m (largest shift in the hand) and creep_rad.
+@dataclass(frozen=True)
+class Trial:
+    """One grasp. Creep is measured in the hand over the long hold, slip from before the lift to the end of the hold.
+
+    Attributes:
+        creep_m: how far the point of the object that is between the jaws moved away from where it was, the largest of the hold.
+        creep_rad: how far the object turned in the hand, the largest of the hold.
+        slip_m: as `creep_m`, from before the lift.
+        squeeze_n: smaller of the two jaws' mean normal forces during the hold.
+    """
+
+    offset_m: float
+    dip_deg: float
+    outcome: str
+    lifted_m: float = 0.0
+    creep_m: float = 0.0
+    creep_rad: float = 0.0
+    slip_m: float = 0.0
+    squeeze_n: float = 0.0
+
+
+@dataclass(frozen=True)
+class GraspReport:
+    """All trials of one task and the controls."""
+
+    task: str
+    trials: tuple[Trial, ...]
+    jaw_open: Trial  # must not hold
+    far_contacts: int  # contacts with the arm of an object far away; must be 0
+    soft_friction: tuple[Trial, ...]  # pyramidal cone, impratio 1: for comparison, not required
+    hold_s: float
+    max_creep_m: float
+
+    @property
+    def tried(self) -> list[Trial]:
+        """The trials the arm could reach."""
+        return [trial for trial in self.trials if trial.outcome != OUT_OF_REACH]
+
+    @property
+    def faults(self) -> list[str]:
+        """Why the check failed, one a line; empty when it passed."""
+        faults = [
+            f"offset {t.offset_m * 1e3:g} mm, dip {t.dip_deg:g} degrees: {t.outcome} (lifted {t.lifted_m * 1e3:.0f} mm, "
+            f"crept {t.creep_m * 1e3:.2f} mm)"
+            for t in self.tried
+            if t.outcome != HELD
+        ]
+        if not self.tried:
+            faults.append("no grasp of the grid is within the arm's reach: see task.grasp_check in task.yaml")
+        if self.jaw_open.outcome in (HELD, CREPT):
+            faults.append("the control with an open jaw lifted the object too: what is measured is not the grasp")
+        if self.far_contacts:
+            faults.append(f"the control far away has {self.far_contacts} contacts between the arm and the object")
+        return faults
+
+    def to_json(self) -> dict[str, Any]:
+        tried = self.tried
+        return {
+            "task": self.task,
+            "passed": not self.faults,
+            "faults": self.faults,
+            "hold_s": self.hold_s,
+            "max_creep_m": max((t.creep_m for t in tried), default=0.0),
+            "allowed_creep_m": self.max_creep_m,
+            "trials": [asdict(trial) for trial in self.trials],
+            "controls": {
+                "jaw_open": asdict(self.jaw_open),
+                "far_contacts": self.far_contacts,
+                "pyramidal_impratio_1": [asdict(trial) for trial in self.soft_friction],
+            },
+        }
+
+
+def check_grasp(config: Config) -> GraspReport:
+    """Run the grid and the controls for the task in use.
 
     Raises:
-        SimulationError: no take lifts the object, it was lost, or it crept further than allowed.
+        ConfigError: task.yaml has no grasp offsets for the task.
     """
     settings = config.task.grasp_check
-    operator = ScriptedOperator(config)
-    simulator, name = operator.simulator, operator.object
-    demo = _first_take(operator, settings.max_tries)
-    heights = demo.objects[name][:, 2, 3]
-    top = int(np.argmax(np.where(demo.signals[operator.signal], heights, -np.inf)))
-    simulator.reset(0, demo.q[0], {key: pose_to_pos_quat(poses[0]) for key, poses in demo.objects.items()})
-    for q_target in demo.q_target[: top + 1]:
-        simulator.step(0, q_target)
-
-    def pose_in_hand() -> np.ndarray:  # (4, 4) T_ee_obj
-        return invert_pose(simulator.ee_pose(0)) @ pose_from_pos_quat(simulator.object_pose(0, name))
-
-    def hold(seconds: float) -> list[np.ndarray]:
-        poses = []
-        for _ in range(round(seconds / simulator.control_dt)):
-            simulator.step(0, demo.q_target[top])
-            poses.append(pose_in_hand())
-        return poses
-
-    hold(settings.settle_s)
-    T_start = pose_in_hand()
-    poses = np.array(hold(settings.hold_s))
-    creep_m = float(np.linalg.norm(poses[:, :3, 3] - T_start[:3, 3], axis=-1).max())
-    creep_rad = float(rotation_angle(T_start[:3, :3], poses[:, :3, :3]).max())
-    lift_m = float(simulator.object_pose(0, name)[2] - heights[0])
-    figures = {"lift_m": lift_m, "hold_s": settings.hold_s, "creep_m": creep_m, "creep_rad": creep_rad}
-    if not jaw_touching(simulator, 0, name) or lift_m < config.task.active.success.grasp_lift_m:
-        raise SimulationError(
-            f"The jaw lost the {name} within {settings.hold_s} s ({figures}); see the contacts in scene.yaml"
-        )
-    if creep_m > settings.max_creep_m:
-        raise SimulationError(
-            f"The {name} crept {creep_m * 1000:.2f} mm in the closed jaw within {settings.hold_s} s; allowed are "
-            f"{settings.max_creep_m * 1000:.2f} mm (task.grasp_check.max_creep_m). See impratio and the contacts in "
-            "scene.yaml"
-        )
-    return StageResult("grasp-check", 1, figures)
-
-
-def _first_take(operator: ScriptedOperator, tries: int) -> SeedDemo:
-    causes = []
-    for seed in islice(count(), tries):
-        try:
-            return operator.demo(seed)
-        except TakeFailed as failure:
-            causes.append(str(failure))
-    raise SimulationError(
-        f"The scripted operator did not carry the {operator.object} to its place in {tries} takes: {', '.join(causes)}. "
-        "See impratio and the contacts in scene.yaml"
+    if config.task.name not in settings.offsets_m:
+        known = ", ".join(sorted(settings.offsets_m))
+        raise ConfigError(f"task.yaml: grasp_check.offsets_m has no entry for {config.task.name!r}; it has: {known}")
+    offsets, dips = settings.offsets_m[config.task.name], settings.dips_deg
+    checker = GraspChecker(config)
+    trials = tuple(checker.trial(offset, dip) for offset in offsets for dip in dips)
+    reached = next((trial for trial in trials if trial.outcome != OUT_OF_REACH), trials[0])
+    soft = GraspChecker(_with_soft_friction(config))
+    return GraspReport(
+        task=config.task.name,
+        trials=trials,
+        jaw_open=checker.trial(reached.offset_m, reached.dip_deg, close=False),
+        far_contacts=checker.far_contacts(),
+        soft_friction=tuple(soft.trial(t.offset_m, t.dip_deg) for t in trials if t.outcome != OUT_OF_REACH),
+        hold_s=settings.hold_s,
+        max_creep_m=settings.max_creep_m,
     )
+
+
+def _with_soft_friction(config: Config) -> Config:
+    physics = config.scene.physics.model_copy(update={"cone": "pyramidal", "impratio": 1.0})
+    return config.model_copy(update={"scene": config.scene.model_copy(update={"physics": physics})})
+
+
+class GraspChecker:
+    """Grasps of one configuration in one simulator."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.settings = config.task.grasp_check
+        self.name = config.task.active.success.object
+        self.simulator = MujocoSimulator(config)
+        self._ik = make_ik(config, self.simulator.kinematics)
+        self._style = config.teleop.operator.styles[config.task.name]
+        self._home = np.array([joint.home_rad for joint in config.robot.joints])
+        self._stiffness = np.array([joint.stiffness_nm_per_rad for joint in config.robot.joints[:5]])
+        self._pan_axis = np.array(config.teleop.operator.pan_axis_m)
+        self._objects = nominal_placements(config)
+
+    def trial(self, offset_m: float, dip_deg: float, *, close: bool = True) -> Trial:
+        """Grasp at one offset and dip; with `close` false the jaw stays open."""
+        s, sim = self.settings, self.simulator
+        sim.reset(0, self._home, self._objects)
+        self._stay(self._home[:5], self._home[5], s.settle_s)
+        start_height = self._object()[2, 3]
+        T_grasp = self._grasp_pose(offset_m, np.deg2rad(dip_deg))
+        T_above = T_grasp.copy()
+        T_above[:3, 3] -= s.approach_m * T_grasp[:3, 0]
+        T_lifted = T_grasp.copy()
+        T_lifted[2, 3] += s.lift_m
+        q_above = self._solve(T_above)
+        if q_above is None or self._solve(T_grasp) is None or self._solve(T_lifted) is None:
+            return Trial(offset_m, dip_deg, OUT_OF_REACH)
+        objects = {name: sim.object_pose(0, name) for name in sim.object_names}
+        sim.reset(0, np.append(q_above, s.jaw_open_rad), objects)
+        self._q, self._jaw = q_above, s.jaw_open_rad
+        self._move(T_above, T_grasp)
+        self._stay(self._q, self._jaw, s.settle_s)
+        if close:
+            self._close()
+            if not jaw_touching(sim, 0, self.name):
+                return Trial(offset_m, dip_deg, MISSED)
+        self._stay(self._q, self._jaw, s.first_hold_s)
+        T_before = self._in_hand()
+        self._move(T_grasp, T_lifted)
+        self._stay(self._q, self._jaw, s.settle_s)
+        T_start = self._in_hand()
+        squeeze: list[float] = []
+        poses = self._stay(self._q, self._jaw, s.hold_s, squeeze)
+        lifted = float(self._object()[2, 3] - start_height)
+        creep = float(_slides(T_start, poses).max())
+        outcome = CREPT if creep > s.max_creep_m else HELD
+        if lifted < s.min_lifted_share * s.lift_m or not jaw_touching(sim, 0, self.name):
+            outcome = LOST
+        return Trial(
+            offset_m=offset_m,
+            dip_deg=dip_deg,
+            outcome=outcome,
+            lifted_m=lifted,
+            creep_m=creep,
+            creep_rad=float(rotation_angle(T_start[:3, :3], poses[:, :3, :3]).max()),
+            slip_m=float(_slides(T_before, poses).max()),
+            squeeze_n=float(np.mean(squeeze)),
+        )
+
+    def far_contacts(self) -> int:
+        """Contacts between the arm and the object when the object lies `far_m` away and the jaw closes on nothing."""
+        sim, s = self.simulator, self.settings
+        objects = {**self._objects, self.name: self._objects[self.name] + [s.far_m, 0, 0, 0, 0, 0, 0]}
+        sim.reset(0, self._home, objects)
+        lower, found = float(sim.kinematics.lower[5]), 0
+        for _ in range(round(s.close_s / sim.control_dt)):
+            sim.step(0, np.append(self._home[:5], lower))
+            found += sum({self.name} < {c.body_1, c.body_2} and not self._on_ground(c) for c in sim.contacts(0))
+        return found
+
+    def _on_ground(self, contact: Any) -> bool:
+        return bool({contact.body_1, contact.body_2} & set(self.config.scene.statics))
+
+    def _grasp_pose(self, offset_m: float, dip_rad: float) -> np.ndarray:
+        """(4, 4) T_base_ee of a grasp of the object as it lies now."""
+        T_obj = self._object()
+        if self._style.kind == "axis":  # along the lying object, pinching across it
+            heading = horizontal(T_obj[:3, 2])
+            point = T_obj[:3, 3] + offset_m * heading
+            return make_pose(hand_rotation(dipped(heading, dip_rad), np.cross(UP, heading)), point)
+        point = T_obj[:3, 3] + offset_m * UP
+        heading = max((s * horizontal(T_obj[:3, k]) for k in (0, 1) for s in (1, -1)), key=lambda v: float(v @ point))
+        return make_pose(hand_rotation(dipped(heading, dip_rad), np.cross(UP, heading)), point)
+
+    def _solve(self, T_base_ee: np.ndarray) -> np.ndarray | None:
+        """Joints (5,) rad for a pose, or None out of reach."""
+        s = self.settings
+        start = self._home[:5].copy()
+        start[0] = -np.arctan2(*(T_base_ee[:2, 3] - self._pan_axis)[::-1])
+        result = self._ik.solve(start, T_base_ee, SOLVE_ITERATIONS)
+        reached = result.position_error_m < s.reach_tolerance_m and result.rotation_error_rad < s.reach_tolerance_rad
+        return result.q if reached else None
+
+    def _object(self) -> np.ndarray:
+        return pose_from_pos_quat(self.simulator.object_pose(0, self.name))
+
+    def _in_hand(self) -> np.ndarray:
+        """(4, 4) T_ee_obj now."""
+        return invert_pose(self.simulator.ee_pose(0)) @ self._object()
+
+    def _send(self, q_arm: np.ndarray, jaw: float) -> None:
+        """One control period; the joints aim beyond q_arm by what gravity takes off them, so that the hand goes where it should."""
+        gravity = self.simulator.data[0].qfrc_bias[:5] / self._stiffness
+        self.simulator.step(0, np.append(q_arm + gravity, jaw))
+        self._q, self._jaw = q_arm, jaw
+
+    def _stay(self, q_arm: np.ndarray, jaw: float, seconds: float, squeeze: list[float] | None = None) -> np.ndarray:
+        """Hold still; T_ee_obj (n, 4, 4) after each control period. `squeeze` receives the smaller jaw force of each, N."""
+        poses = []
+        for _ in range(round(seconds / self.simulator.control_dt)):
+            self._send(q_arm, jaw)
+            poses.append(self._in_hand())
+            if squeeze is not None:
+                squeeze.append(min(self._jaw_forces()))
+        return np.array(poses)
+
+    def _jaw_forces(self) -> Sequence[float]:
+        forces = dict.fromkeys(self.config.robot.hull_free_bodies, 0.0)
+        for contact in self.simulator.contacts(0):
+            pair = {contact.body_1, contact.body_2}
+            if self.name in pair and (jaw := (pair - {self.name}).pop()) in forces:
+                forces[jaw] += contact.normal_force
+        return list(forces.values())
+
+    def _move(self, T_from: np.ndarray, T_to: np.ndarray) -> None:
+        s = self.settings
+        n = max(2, round(np.linalg.norm(T_to[:3, 3] - T_from[:3, 3]) / s.speed_m_s / self.simulator.control_dt))
+        for T in interpolate_pose(T_from, T_to, np.arange(1, n + 1) / n):
+            self._send(self._ik.solve(self._q, T).q, self._jaw)
+
+    def _close(self) -> None:
+        """Close until both jaws touch, then go on by the operator's squeeze."""
+        s, sim = self.settings, self.simulator
+        lower, step = float(sim.kinematics.lower[5]), s.jaw_speed_rad_s * sim.control_dt
+        goal = lower
+        for _ in range(round(s.close_s / sim.control_dt)):
+            if goal == lower and jaw_touching(sim, 0, self.name):
+                goal = max(float(sim.joint_positions(0)[5]) - self._style.squeeze_rad, lower)
+            self._send(self._q, self._jaw + float(np.clip(goal - self._jaw, -step, step)))
+
+
+def _slides(T_ee_obj_start: np.ndarray, T_ee_obj: np.ndarray) -> np.ndarray:
+    """(n,) m: how far the object's point that was at the pinch point (the origin of ee) lies from there in (n, 4, 4)."""
+    p_obj_pinch = invert_pose(T_ee_obj_start)[:3, 3]
+    return np.linalg.norm(T_ee_obj[:, :3, :3] @ p_obj_pinch + T_ee_obj[:, :3, 3], axis=-1)
