@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from so101.config.base import Section
 from so101.config.robot import Vec3
 
-Fraction = float
+Fraction = Annotated[float, Field(ge=0, le=1)]
 Rgb = tuple[Fraction, Fraction, Fraction]
 
 
@@ -40,6 +40,16 @@ class LightConfig(Section):
         return self
 
 
+class RoomConfig(Section):
+    """Four walls and a ground around the scene, drawn only: what is behind everything."""
+
+    center_m: Vec3
+    half_width_m: float = Field(gt=0)
+    height_m: float = Field(gt=0)
+    wall_rgb: Rgb
+    ground_rgb: Rgb
+
+
 class HeadlightConfig(Section):
     """The light that moves with the camera."""
 
@@ -58,11 +68,13 @@ class MaterialConfig(Section):
 
 class MeshConfig(Section):
     """Decimation of the visual meshes: vertices within cells of `cluster_m` become one, then edges collapse until
-    `keep_fraction` of the faces is left. `smooth_normals`: as MuJoCo's smoothnormal."""
+    `keep_fraction` of the faces is left; a low `aggressiveness` (0 to 10) looks longer for the cheapest edge.
+    `smooth_normals`: as MuJoCo's smoothnormal."""
 
     decimate: bool
     cluster_m: float = Field(gt=0, le=0.1)
     keep_fraction: float = Field(gt=0, le=1)
+    aggressiveness: float = Field(gt=0, le=10)
     smooth_normals: bool
 
 
@@ -78,12 +90,6 @@ class CodecConfig(Section):
     scaler: Literal["FAST_BILINEAR", "BILINEAR", "BICUBIC", "AREA", "LANCZOS"]
 
 
-class SoftwareGlConfig(Section):
-    """Mesa's software OpenGL (llvmpipe); other drivers ignore it. An environment variable that is already set wins."""
-
-    threads: int = Field(ge=0, le=64)
-
-
 class RenderConfig(Section):
     """Rendering."""
 
@@ -94,7 +100,11 @@ class RenderConfig(Section):
     znear_m: float = Field(gt=0)
     zfar_m: float = Field(gt=0)
     shadow_half_width_m: float = Field(gt=0)
-    background_rgb: Rgb
+    room: RoomConfig
+    no_shadow_from: list[str]
+    primitive_quads: int = Field(ge=1, le=32)
+    primitive_slices: int = Field(ge=4, le=128)
+    primitive_stacks: int = Field(ge=2, le=128)
     headlight: HeadlightConfig
     lights: list[LightConfig]
     motor_mesh_prefix: str
@@ -102,7 +112,6 @@ class RenderConfig(Section):
     object_material: MaterialConfig
     meshes: MeshConfig
     codec: CodecConfig
-    software_gl: SoftwareGlConfig
     cache_dir: str
 
     @property

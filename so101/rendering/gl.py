@@ -6,7 +6,6 @@ import importlib
 import os
 from typing import Any
 
-from so101.config.render import SoftwareGlConfig
 from so101.errors import SimulationError
 
 VARIABLE = "MUJOCO_GL"
@@ -23,10 +22,11 @@ def backend() -> str:
     return os.environ.get(VARIABLE, "").strip().lower() or DEFAULT_BACKEND
 
 
-def make_context(width_px: int, height_px: int, software_gl: SoftwareGlConfig) -> Any:
+def make_context(width_px: int, height_px: int) -> Any:
     """An OpenGL context of MuJoCo (`make_current`, `free`), already current.
 
-    Works whatever MUJOCO_GL was when mujoco was imported. Mesa reads its settings when a process makes its first context.
+    Works whatever MUJOCO_GL was when mujoco was imported. On a machine without a GPU, Mesa's llvmpipe draws with
+    LP_NUM_THREADS threads; the worker pool sets one each.
 
     Raises:
         SimulationError: unknown MUJOCO_GL, or the libraries are missing or refuse; names the packages to install.
@@ -34,14 +34,13 @@ def make_context(width_px: int, height_px: int, software_gl: SoftwareGlConfig) -
     name = backend()
     if name not in PACKAGES:
         raise SimulationError(
-            f"cannot render: {VARIABLE} is {name!r}; set it to egl (no screen needed), osmesa (no screen, no driver) or "
-            "glfw (a screen)"
+            f"cannot render: {VARIABLE} is {name!r}; set it to egl (no screen needed), osmesa (neither screen nor driver) "
+            "or glfw (a screen)"
         )
-    os.environ.setdefault("LP_NUM_THREADS", str(software_gl.threads))
     try:
         context = importlib.import_module(f"mujoco.{name}").GLContext(width_px, height_px)
         context.make_current()
-    except Exception as error:  # every layer below has its own: ImportError, AttributeError, OSError, GLError, RuntimeError
+    except Exception as error:  # every layer below has its own: ImportError, AttributeError, OSError, GLError ...
         raise SimulationError(
             f"cannot render: no OpenGL context could be made with {VARIABLE}={name} ({type(error).__name__}: {error}). "
             f"On Debian or Ubuntu run `apt-get install {PACKAGES[name]}`, or try another {VARIABLE}: "

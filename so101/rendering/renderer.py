@@ -31,7 +31,7 @@ class FrameRenderer:
         self.model, self.config = model, config
         self.width_px, self.height_px = frame_size(config)
         self._cameras = {name: self._find_camera(name) for name in config.cameras.names}
-        self._context = make_context(self.width_px, self.height_px, config.render.software_gl)
+        self._context = make_context(self.width_px, self.height_px)
         self._scene = mujoco.MjvScene(model, _SCENE_GEOMS)
         self._options = mujoco.MjvOption()
         self._options.sitegroup[:] = 0
@@ -40,6 +40,7 @@ class FrameRenderer:
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._drawing)
         self._pixels = np.empty((self.height_px, self.width_px, 3), np.uint8)
         self._scaler = FrameScaler(config, "rgb24")
+        self._casts_no_shadow = self._find_no_casters() if config.render.active.shadows else ()
 
     def draw(self, data: mujoco.MjData, camera: str) -> np.ndarray:
         """(H, W, 3) uint8 RGB at the supersampled size, top row first; a view that the next call overwrites.
@@ -49,6 +50,8 @@ class FrameRenderer:
         mujoco.mjv_updateScene(
             self.model, data, self._options, None, self._camera(camera), mujoco.mjtCatBit.mjCAT_ALL, self._scene
         )
+        for i in self._casts_no_shadow:
+            self._scene.geoms[i].category = mujoco.mjtCatBit.mjCAT_DECOR
         self._context.make_current()
         mujoco.mjr_render(self._rect, self._scene, self._drawing)
         mujoco.mjr_readPixels(self._pixels, None, self._rect, self._drawing)
@@ -78,8 +81,24 @@ class FrameRenderer:
         camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
         camera.fixedcamid = mujoco.mj_name2id(self.model, mujoco.mjtObj.mjOBJ_CAMERA, name)
         if camera.fixedcamid < 0:
-            raise SimulationError(f"the model has no camera {name!r}: bake it with looks=True and the same cameras.yaml")
+            raise SimulationError(f"the model has no camera {name!r}: bake it with looks and the same cameras.yaml")
         return camera
+
+    def _find_no_casters(self) -> tuple[int, ...]:
+        """Places in the scene of the geoms of render.no_shadow_from. MuJoCo draws no shadow of what it takes for
+        decoration; the places stay, as the geoms of a model are always drawn in the same order."""
+        data = mujoco.MjData(self.model)
+        mujoco.mj_kinematics(self.model, data)
+        mujoco.mjv_updateScene(
+            self.model, data, self._options, None, mujoco.MjvCamera(), mujoco.mjtCatBit.mjCAT_ALL, self._scene
+        )
+        bodies = self.model.geom_bodyid
+        return tuple(
+            i
+            for i, geom in enumerate(self._scene.geoms[: self._scene.ngeom])
+            if geom.objtype == mujoco.mjtObj.mjOBJ_GEOM
+            and self.model.body(bodies[geom.objid]).name in self.config.render.no_shadow_from
+        )
 
     def _camera(self, name: str) -> mujoco.MjvCamera:
         try:
@@ -89,7 +108,7 @@ class FrameRenderer:
 
 
 class FrameScaler:
-    """Converts RGB arrays of any size to frames of cameras.yaml's size, in one pass and without a copy more than needed."""
+    """Converts RGB arrays of any size to frames of cameras.yaml's size, in one pass and with one copy."""
 
     def __init__(self, config: Config, pixel_format: str) -> None:
         self._size = (config.cameras.width_px, config.cameras.height_px)

@@ -22,7 +22,7 @@ _renderer: StateRenderer | None = None  # one a process: making a context and a 
 
 
 def render_demos(config: Config, run: RunFolder, reporter: Reporter, workers: int) -> StageResult:
-    """Videos of the first `skillgen.target_demos` verified demos, all cameras; demos whose videos are whole are skipped.
+    """Videos of the first `skillgen.target_demos` verified demos, all cameras; what is whole already is skipped.
 
     Raises:
         DataError: no verified demo, or one that does not fit the configuration.
@@ -30,7 +30,7 @@ def render_demos(config: Config, run: RunFolder, reporter: Reporter, workers: in
     """
     paths = list_demos(run.verified)[: config.skillgen.target_demos]
     if not paths:
-        raise DataError(f"nothing to render: no demo in {run.verified}; run `./twin verify` first, or look at its causes")
+        raise DataError(f"nothing to render: no demo in {run.verified}; run `./twin verify` first, and see its causes")
     remove_temporaries(run.videos)
     frames, missing = 0, []
     for path in paths:
@@ -67,7 +67,8 @@ def check_demo(demo: Demo, config: Config, path: Path | str) -> None:
         )
     if not math.isclose(demo.fps, config.cameras.fps_hz):
         raise DataError(
-            f"{path}: has {demo.fps:g} frames a second, cameras.yaml: fps_hz is {config.cameras.fps_hz:g}; make them equal"
+            f"{path}: has {demo.fps:g} frames a second, cameras.yaml: fps_hz is {config.cameras.fps_hz:g}; "
+            "make them equal"
         )
 
 

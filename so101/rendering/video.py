@@ -42,7 +42,8 @@ class VideoWriter:
                 )
             except (ValueError, av.error.FFmpegError) as error:
                 raise DataError(
-                    f"cannot encode {self.path} with render.codec.encoder {codec.encoder!r} ({error}); libx264 is in the av wheel"
+                    f"cannot encode {self.path}: render.codec.encoder is {codec.encoder!r} ({error}); "
+                    "libx264 is in the av wheel"
                 ) from error
             self._stream.width, self._stream.height = cameras.width_px, cameras.height_px
             self._stream.pix_fmt = codec.pixel_format
@@ -54,16 +55,18 @@ class VideoWriter:
     def write(self, rgb: np.ndarray) -> None:
         """Add one frame."""
         frame = self._scaler.scale(rgb)
-        frame.pts, frame.time_base = self.num_frames, self._stream.codec_context.time_base
+        frame.pts = self.num_frames  # in units of 1 / fps, the time base of the encoder
         self._container.mux(self._stream.encode(frame))
         self.num_frames += 1
 
     def __exit__(self, *failure) -> None:
+        if failure[0] is not None:
+            self._exit.__exit__(*failure)  # removes the temporary file
+            return
         with self._exit:
-            if failure[0] is None:
-                if self.num_frames == 0:
-                    raise DataError(f"cannot write {self.path}: a video needs at least one frame")
-                self._container.mux(self._stream.encode(None))
+            if self.num_frames == 0:
+                raise DataError(f"cannot write {self.path}: a video needs at least one frame")
+            self._container.mux(self._stream.encode(None))
 
 
 def encode_video(path: Path | str, frames: Iterable[np.ndarray], config: Config) -> int:

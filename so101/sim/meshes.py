@@ -1,8 +1,8 @@
 """Visual meshes light enough for a software renderer.
 
-The stock STL files are CAD exports: 322,000 triangles, most of them in screw holes and rounded edges no camera resolves.
-Two steps, each doing what the other cannot: clustering merges everything inside a cell, however badly the triangles are
-connected (edge collapse alone gets stuck there), then edge collapse spends the remaining triangles where the shape bends.
+The stock STL files are CAD exports: 322,000 triangles, most in rounded edges and threads that no camera resolves. Two
+steps, each doing what the other cannot: clustering merges everything inside a cell, however badly the triangles are
+connected (edge collapse alone gets stuck there), then edge collapse spends what is left where the shape bends.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def read_stl(path: Path | str) -> np.ndarray:
 def decimated_mesh(path: Path | str, config: Config) -> tuple[np.ndarray, np.ndarray]:
     """Vertices (V, 3) float32 and faces (F, 3) int32 of a binary STL file, decimated as render.meshes says.
 
-    The result is cached by the bytes of the file and the settings; a damaged cache entry is made again, and a cache that
-    cannot be written is done without.
+    The result is cached by the bytes of the file and the settings; a damaged cache entry is made again, and a cache
+    that cannot be written is done without.
 
     Raises:
         SimulationError: the file cannot be read, or nothing is left of it.
@@ -60,8 +60,8 @@ def decimated_mesh(path: Path | str, config: Config) -> tuple[np.ndarray, np.nda
         mesh = _collapse_edges(*cluster(_triangles(content, path), settings.cluster_m), settings)
         if len(mesh[1]) == 0:
             raise SimulationError(
-                f"{path}: no triangle is left after clustering; render.meshes.cluster_m is {settings.cluster_m} m, which "
-                "is as large as the part: make it smaller"
+                f"{path}: no triangle is left after clustering; render.meshes.cluster_m is {settings.cluster_m} m, as "
+                "large as the part: make it smaller"
             )
         _store(cached, mesh)
     return mesh
@@ -117,7 +117,7 @@ def _read_bytes(path: Path | str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise SimulationError(f"cannot read the mesh {path} ({error.strerror}); reinstall the package it is part of") from None
+        raise SimulationError(f"cannot read the mesh {path} ({error.strerror}); reinstall its package") from None
 
 
 def _triangles(content: bytes, path: Path | str) -> np.ndarray:
