@@ -30,7 +30,7 @@ from so101.geometry import make_pose, rotation_about_axis
 from so101.pipeline.run_folder import RunFolder
 
 SOURCES = ("seeds", "generated", "verified")
-CHANCES = ("seeds", "geometric", "strict", "verified")  # stages whose share is a success probability
+CHANCES = ("geometric", "strict", "verified")  # stages whose share is a success probability
 
 
 @dataclass(frozen=True)

@@ -312,7 +312,7 @@ def _trajectories(summary: RunSummary) -> str:
         for values in samples.values():
             five = summarise(values)
             cells.append(
-                '<td class="none">not run</td>'
+                '<td class="none">none</td>'
                 if five is None
                 else f"<td>{number(five.median, digits)} "
                 f'<span class="note together">{number(five.p5, digits)} – {number(five.p95, digits)}</span></td>'

@@ -97,7 +97,7 @@ def violins(samples: Mapping[str, Sequence[float]], title: str, unit: str, name:
     """Distribution of one statistic by source: violins with median and quartiles, points where there are few values.
 
     Args:
-        samples: source -> values; sources without values keep their place on the axis, marked "not run".
+        samples: source -> values; sources without values keep their place on the axis, marked "none".
         title, unit: of the statistic.
         name: unique on the page, letters and digits.
     """
@@ -109,7 +109,7 @@ def violins(samples: Mapping[str, Sequence[float]], title: str, unit: str, name:
             colour = SOURCE_COLOURS.get(source, MUTED)
             if not array.size:
                 across = axes.get_xaxis_transform()  # x in data, y as a share of the height
-                axes.text(place, 0.5, "not run", ha="center", color=MUTED, transform=across, style="italic")
+                axes.text(place, 0.5, "none", ha="center", color=MUTED, transform=across, style="italic")
                 continue
             if array.size < _FEW or np.ptp(array) == 0:
                 jitter = np.random.default_rng(_JITTER_SEED).uniform(-0.08, 0.08, array.size)
@@ -161,7 +161,8 @@ def start_rates(
     unit: str,
     name: str,
 ) -> str:
-    """Success share per start cell: `tries` and `successes` (NX, NY); the number in a cell is successes/tries."""
+    """Success share per start cell: `tries` and `successes` (NX, NY); the text in a cell is successes/tries. Cells where all
+    tries failed have the colour of failure, untried ones none."""
     with matplotlib.rc_context(_STYLE):
         figure, axes = _axes(title)
         axes.grid(visible=False)
@@ -169,11 +170,12 @@ def start_rates(
         for i, j in np.ndindex(tries.shape):
             width, height = x_edges[i + 1] - x_edges[i], y_edges[j + 1] - y_edges[j]
             share = successes[i, j] / tries[i, j] if tries[i, j] else 0.0
-            face = (*matplotlib.colors.to_rgb(GOOD), 0.65 * share) if tries[i, j] else "none"
+            tint = (*matplotlib.colors.to_rgb(GOOD), 0.65 * share) if share else (*matplotlib.colors.to_rgb(BAD), 0.25)
+            face = tint if tries[i, j] else "none"
             axes.add_patch(
                 Rectangle((x_edges[i], y_edges[j]), width, height, facecolor=face, edgecolor=LINE, linewidth=0.8)
             )
-            label = f"{successes[i, j]}/{tries[i, j]}" if tries[i, j] else "none"
+            label = f"{successes[i, j]}/{tries[i, j]}" if tries[i, j] else "–"
             axes.text(
                 x_edges[i] + width / 2,
                 y_edges[j] + height / 2,
