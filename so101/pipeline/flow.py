@@ -6,13 +6,14 @@ they do what is missing.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from so101.config import Config
-from so101.datasets.demo import list_demos, load_demo
-from so101.errors import DataError, InsufficientDemosError
+from so101.datasets.demo import demo_index, list_demos, load_demo
+from so101.errors import DataError, InsufficientDemosError, RunFolderError
 from so101.pipeline.progress import Reporter, StageResult
 from so101.pipeline.run_folder import RunFolder
 from so101.pipeline.session import open_run
@@ -115,7 +116,8 @@ class _Flow:
 
     def generate_until_verified(self) -> None:
         """Ask for as many more attempts as verification turned away, until enough are verified or attempts run out."""
-        target, wanted = self.config.skillgen.target_demos, self.config.skillgen.target_demos
+        target = self.config.skillgen.target_demos
+        wanted = self._first_wanted(target)
         while True:
             generated = self.stage("generate", target=wanted)
             for name in ("filter", "smooth", "verify"):
@@ -130,6 +132,20 @@ class _Flow:
         if verified < needed:
             raise InsufficientDemosError(self._shortfall(verified, needed))
 
+    def _first_wanted(self, target: int) -> int:
+        """The number an interrupted run had come to, found by going through its rounds with the results on disk. Asking
+        for `target` again would drop the attempts of later rounds, only to make them once more."""
+        kept = _kept_so_far(self.run)
+        verified = {demo_index(path) for path in list_demos(self.run.verified)}
+        judged = verified | {demo_index(path) for path in list_demos(self.run.rejected)}
+        wanted = target
+        while wanted <= len(kept) and judged.issuperset(kept[:wanted]):
+            missing = target - len(verified.intersection(kept[:wanted]))
+            if missing <= 0:
+                break
+            wanted += missing
+        return wanted
+
     def _shortfall(self, verified: int, needed: int) -> str:
         failed, rejected = _causes(self.run.failed), _causes(self.run.rejected)
         attempts = len(list_demos(self.run.generated)) + len(list_demos(self.run.failed))
@@ -141,6 +157,19 @@ class _Flow:
             f"{self.run.report / 'index.html'} shows where. {way_out}`--set skillgen.max_attempts=N` allows more "
             f"attempts (now {self.config.skillgen.max_attempts}); finished ones are kept"
         )
+
+
+def _kept_so_far(run: RunFolder) -> list[int]:
+    """Indices kept by the last filter stage, in order; none when it has not run."""
+    try:
+        return sorted(json.loads(run.filter_report.read_text(encoding="utf-8"))["kept"])
+    except FileNotFoundError:
+        return []
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunFolderError(
+            f"{run.filter_report}: not written by the filter stage ({error}); `./twin filter --fresh --run {run.root}` "
+            "makes it anew"
+        ) from None
 
 
 def _causes(folder: Path) -> Counter[str]:

@@ -73,6 +73,10 @@ def generate(config, run, reporter, workers, target):
         good += not _demo(index).cause
         if good == target and config.skillgen.generation_guarantee:
             break
+    for folder in (run.generated, run.failed):  # as the real stage: only the shortest run of attempts remains
+        for path in list_demos(folder):
+            if demo_index(path) not in wanted:
+                path.unlink()
     there = {demo_index(path) for folder in (run.generated, run.failed) for path in list_demos(folder)}
     jobs = [(str(run.root), index) for index in wanted if index not in there]
     reporter.start("generate", len(wanted), len(wanted) - len(jobs))
@@ -88,7 +92,11 @@ def filter_demos(config, run, reporter, workers):
 
 
 def smooth_demos(config, run, reporter, workers):
-    for index in json.loads(run.filter_report.read_text())["kept"]:
+    kept = json.loads(run.filter_report.read_text())["kept"]
+    for path in list_demos(run.smoothed):
+        if demo_index(path) not in kept:
+            path.unlink()
+    for index in kept:
         if not (run.smoothed / demo_file_name(index)).exists():
             _pause()
             save_demo(run.smoothed, load_demo(run.generated / demo_file_name(index)))
@@ -96,6 +104,9 @@ def smooth_demos(config, run, reporter, workers):
 
 
 def verify_demos(config, run, reporter, workers):
+    for path in [*list_demos(run.verified), *list_demos(run.rejected)]:
+        if not (run.smoothed / path.name).exists():
+            path.unlink()
     for path in list_demos(run.smoothed):
         if (run.verified / path.name).exists() or (run.rejected / path.name).exists():
             continue

@@ -61,9 +61,10 @@ def test_generates_until_enough_are_verified_in_index_order(run):
     assert len(list(run.videos.iterdir())) == 8
 
 
-def test_a_second_run_changes_nothing(run):
+def test_a_second_run_makes_no_attempt_and_changes_nothing(run, monkeypatch):
     go(run)
     before = tree_digest(run.root)
+    monkeypatch.setattr(stub_stages, "_attempt", None)  # calling it would fail
     go(run)
     assert {**tree_digest(run.root), ".lock": ""} == {**before, ".lock": ""}
 
@@ -74,6 +75,21 @@ def test_more_demos_later_equals_more_demos_at_once(run, tmp_path):
     other = RunFolder(tmp_path / "other")
     go(other)
     assert tree_digest(run.dataset) == tree_digest(other.dataset)
+
+
+def test_fewer_demos_later_equals_fewer_at_once(run, tmp_path):
+    go(run)
+    go(run, "skillgen.target_demos=3")
+    other = RunFolder(tmp_path / "other")
+    go(other, "skillgen.target_demos=3")
+    assert tree_digest(run.verified) == tree_digest(other.verified)
+
+
+def test_a_spoiled_filter_report_says_how_to_make_it_anew(run):
+    go(run)
+    run.filter_report.write_text("{}")
+    with pytest.raises(RunFolderError, match="filter.json: not written by the filter stage.*`./twin filter --fresh"):
+        go(run)
 
 
 def test_without_guarantee_all_attempts_are_made_once_and_any_verified_demo_is_enough(run):
