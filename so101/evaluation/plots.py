@@ -161,8 +161,8 @@ def start_rates(
     unit: str,
     name: str,
 ) -> str:
-    """Success share per start cell: `tries` and `successes` (NX, NY); the text in a cell is successes/tries. Cells where
-    all tries failed have the colour of failure, untried ones none."""
+    """Success share per start cell: `tries` and `successes` (NX, NY); a cell shows successes/tries. Cells where all
+    tries failed have the colour of failure, untried ones none."""
     with matplotlib.rc_context(_STYLE):
         figure, axes = _axes(title)
         axes.grid(visible=False)
