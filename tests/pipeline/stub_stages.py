@@ -1,8 +1,7 @@
 """Stages with the real contract and no physics, so that the flow can be tested: each reads and writes the run folder,
 writes one atomic file a demo, skips what is there, and gives the same bytes each time.
 
-``python stub_stages.py ARGS`` is the command line of `./twin` with these stages. Environment: STUB_SLEEP_S a demo,
-STUB_RANDOM breaks the law of same bytes.
+``python stub_stages.py ARGS`` is the command line of `./twin` with these stages. Environment: STUB_SLEEP_S a demo.
 """
 
 from __future__ import annotations
@@ -133,8 +132,6 @@ def write_dataset(config, run, reporter, workers):
         with atomic_path(run.dataset / f"data/chunk-000/episode_{episode:06d}.parquet") as temporary:
             temporary.write_bytes(path.read_bytes())
     write_json(run.dataset / "meta/info.json", {"total_episodes": len(chosen)})
-    if os.environ.get("STUB_RANDOM"):
-        write_text(run.dataset / "meta/episodes.jsonl", os.urandom(8).hex())
     return StageResult("dataset", len(chosen))
 
 
