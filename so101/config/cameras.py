@@ -11,8 +11,8 @@ from so101.config.robot import Quat, Vec3
 
 
 class CameraConfig(Section):
-    """One pinhole. The pose is that of the camera in `body` (`world` or a link of the arm); the camera frame is MuJoCo's and
-    OpenGL's: x right, y up in the picture, looking along -z. Pixel (0, 0) is the upper left corner of the picture."""
+    """One pinhole. The pose is that of the camera in `body` (`world` or a link of the arm), in the frame of MuJoCo and
+    OpenGL: x right, y up in the picture, looking along -z. Pixel (0, 0) is the upper left corner of the picture."""
 
     body: str
     position_m: Vec3

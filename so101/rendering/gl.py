@@ -34,7 +34,7 @@ def make_context(width_px: int, height_px: int) -> Any:
     name = backend()
     if name not in PACKAGES:
         raise SimulationError(
-            f"cannot render: {VARIABLE} is {name!r}; set it to egl (no screen needed), osmesa (neither screen nor driver) "
+            f"cannot render: {VARIABLE} is {name!r}; set it to egl (no screen needed), osmesa (no driver either) "
             "or glfw (a screen)"
         )
     try:

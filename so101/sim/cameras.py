@@ -38,8 +38,8 @@ def add_cameras(spec: mujoco.MjSpec, config: Config) -> None:
                 f"cameras.yaml: cameras.{name}.body is {camera.body!r}, which the model does not have; it has {known}"
             )
         pose = pose_to_pos_quat(T_body_cam)
-        # MuJoCo's principal point is an offset from the picture's centre: x to the left of it, y below it.
-        offset = (size[0] / 2 - camera.cx_px, camera.cy_px - size[1] / 2)
+        # MuJoCo counts the principal point from the centre of the picture, to the left and up (tested).
+        offset = (size[0] / 2 - camera.cx_px, size[1] / 2 - camera.cy_px)
         body.add_camera(
             name=name, pos=pose[:3], quat=pose[3:], resolution=size, focal_pixel=(camera.fx_px, camera.fy_px),
             principal_pixel=offset, sensor_size=(size[0] * PIXEL_SIZE_M, size[1] * PIXEL_SIZE_M),
