@@ -67,6 +67,7 @@ class ReplayConfig(Section):
     zero_spread_rad: tuple[float, float, float, float, float, float]
     full_span_ticks: tuple[int, int, int, int, int, int]
     max_spreads: float = Field(gt=0)
+    approach_frames: int = Field(ge=1)
     base_clearance_m: float
     object_gap_m: float = Field(ge=0)
     max_container_shift_m: float = Field(ge=0)
@@ -74,7 +75,7 @@ class ReplayConfig(Section):
     max_tries: int = Field(ge=1)
     search_height_m: float = Field(ge=0)
     search_spread_rad: float = Field(ge=0)
-    search_shift_m: float = Field(ge=0)
+    search_shifts_m: tuple[float, float, float, float]
     search_seed: int = Field(ge=0)
     settle_frames: int = Field(ge=0)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import mujoco
 import numpy as np
 from scipy.optimize import least_squares
 
@@ -14,6 +15,7 @@ from so101.config import Config
 from so101.config.scene import PropConfig
 from so101.geometry import make_pose, pose_to_pos_quat, rotation_about_axis
 from so101.kinematics import ArmKinematics
+from so101.sim.bake import baked_model
 
 NUM_SEARCHED = slice(1, 4)  # shoulder_lift, elbow_flex, wrist_flex: the joints that decide the height of the hand
 _Z = np.array([0.0, 0.0, 1.0])
@@ -91,7 +93,9 @@ def offset_spread(spans_ticks: Sequence[int | None], config: Config) -> np.ndarr
     """(6,) rad: how far each zero may be off. The spread of range centres among real calibrations, plus half of what a joint was
     not swept: a range that stops short on one side moves its centre by half of the missing part."""
     s = config.teleop.replay
-    missing = [0 if span is None else max(full - span, 0) for span, full in zip(spans_ticks, s.full_span_ticks, strict=True)]
+    missing = [
+        0 if span is None else max(full - span, 0) for span, full in zip(spans_ticks, s.full_span_ticks, strict=True)
+    ]
     return np.array(s.zero_spread_rad) + np.array(missing) * np.pi / 4096
 
 
@@ -132,34 +136,92 @@ def correct_height(
     return change
 
 
+class Fingers:
+    """Where the collision boxes of the two jaws are, for any joint angles. Owns one MjData."""
+
+    POINTS_PER_EDGE = 6
+
+    def __init__(self, config: Config) -> None:
+        self.fixed_body = config.robot.ee_body
+        self._model = baked_model(config, looks=False, props=False)
+        self._data = mujoco.MjData(self._model)
+        self._boxes = [(box.body, self._model.geom(box.name).id) for box in config.robot.jaw_boxes]
+        ticks = np.linspace(-1.0, 1.0, self.POINTS_PER_EDGE)
+        grid = np.stack(np.meshgrid(ticks, ticks, ticks, indexing="ij"), -1).reshape(-1, 3)
+        self._surface = grid[np.abs(grid).max(axis=1) == 1.0]
+
+    def points(self, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(N, 3) m in base, points on the fixed and on the moving jaw at joints q (6,) rad."""
+        self._data.qpos[:6] = q
+        mujoco.mj_kinematics(self._model, self._data)
+        jaws: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+        for body, geom in self._boxes:
+            local = self._surface * self._model.geom_size[geom]
+            rotation = self._data.geom_xmat[geom].reshape(3, 3)
+            jaws[body != self.fixed_body].append(local @ rotation.T + self._data.geom_xpos[geom])
+        return np.concatenate(jaws[0]), np.concatenate(jaws[1])
+
+
 def place_objects(
-    config: Config, T_base_close: np.ndarray, T_base_open: np.ndarray, shift_m: np.ndarray | None = None
+    config: Config,
+    kinematics: ArmKinematics,
+    fingers: Fingers,
+    q_approach: np.ndarray,
+    T_base_open: np.ndarray,
+    shifts_m: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
-    """Object between the jaws when they closed, container under them when they opened, both upright on the table.
+    """Object between the fingers when they closed, container under them when they opened, both upright on the table.
+
+    The fingers of the last row pinch the object's height; along the pinch it lay where neither finger ran into it while they came
+    down around it, in the middle of what is possible.
 
     Args:
-        T_base_close, T_base_open: (4, 4) end effector at the two moments.
-        shift_m: (2,) the container is moved by this: where in the container the object fell is not recorded.
+        q_approach: (N, 6) rad from before the approach to the moment when the jaw starts to close.
+        T_base_open: (4, 4) end effector when the jaw opened.
+        shifts_m: (4,) what the recording does not show: the object's place along the pinch and across it, and x and y of the
+            container (the object fell somewhere inside).
 
     Returns:
         name -> (7,) pose in base.
     """
     s, task = config.teleop.replay, config.task.active
+    shifts = np.zeros(4) if shifts_m is None else shifts_m
     thing, container = task.success.object, task.success.container
-    thing_prop = config.scene.props[task.objects[thing].prop]
-    center_height = s.table_height_m - bottom_m(thing_prop)
-    approach = T_base_close[:3, 0]
-    along = (T_base_close[2, 3] - center_height) / -approach[2] if approach[2] < -0.3 else 0.0
-    spot = T_base_close[:3, 3] + along * approach  # on the line through the fingers, at the object's height
-    pinch = T_base_close[:3, 2]
-    yaw = np.arctan2(pinch[1], pinch[0])
+    prop = config.scene.props[task.objects[thing].prop]
+    center_height = s.table_height_m - bottom_m(prop)
+    half = footprint_m(prop)
+    T_close = kinematics.fk(q_approach[-1])
+    approach, pinch = T_close[:3, 0], T_close[:3, 2]
+    along = (T_close[2, 3] - center_height) / -approach[2] if approach[2] < -0.3 else 0.0
+    spot = (T_close[:3, 3] + along * approach)[:2]  # on the line through the fingers, at the object's height
+    u = pinch[:2] / np.linalg.norm(pinch[:2])
+    v = np.array([-u[1], u[0]])
+    top = 2 * center_height - s.table_height_m
+    low, high = _between_fingers(fingers, q_approach, u, v, spot, half, top)
+    spot = spot + (0.5 * (low + high) - u @ spot + shifts[0]) * u + shifts[1] * v
+    yaw = np.arctan2(u[1], u[0])
     yaw -= np.pi / 2 * np.round(yaw / (np.pi / 2))  # a block has four equal sides
-    fall = T_base_open[:2, 3] + (np.zeros(2) if shift_m is None else shift_m)
     container_height = s.table_height_m - bottom_m(config.scene.props[task.objects[container].prop])
     return {
-        thing: pose_to_pos_quat(make_pose(rotation_about_axis(_Z, yaw), [*spot[:2], center_height])),
-        container: pose_to_pos_quat(make_pose(np.eye(3), [*fall, container_height])),
+        thing: pose_to_pos_quat(make_pose(rotation_about_axis(_Z, yaw), [*spot, center_height])),
+        container: pose_to_pos_quat(make_pose(np.eye(3), [*(T_base_open[:2, 3] + shifts[2:]), container_height])),
     }
+
+
+def _between_fingers(
+    fingers: Fingers, q_approach: np.ndarray, u: np.ndarray, v: np.ndarray, spot: np.ndarray, half: float, top: float
+) -> tuple[float, float]:
+    """Least and greatest place along u, m, of an object of half width `half` that no finger runs into below `top`."""
+    limits = [-np.inf, np.inf]
+    for q in q_approach:
+        for side, points in enumerate(fingers.points(q)):
+            near = (points[:, 2] < top) & (np.abs((points[:, :2] - spot) @ v) < half)
+            if near.any():
+                places = points[near, :2] @ u
+                limits[side] = max(limits[0], float(places.max())) if side == 0 else min(limits[1], float(places.min()))
+    if not np.isfinite(limits).all():
+        return float(u @ spot), float(u @ spot)  # a finger was never that low: nothing more is known
+    return limits[0] + half, limits[1] - half
 
 
 def bottom_m(prop: PropConfig) -> float:

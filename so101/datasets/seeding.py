@@ -20,6 +20,7 @@ from scipy.signal import savgol_filter
 
 from so101.config import Config
 from so101.datasets.inference import (
+    Fingers,
     Grasp,
     NotUsable,
     correct_height,
@@ -39,6 +40,7 @@ from so101.geometry import pose_from_pos_quat
 from so101.pipeline.progress import Reporter, StageResult
 from so101.pipeline.run_folder import RunFolder
 from so101.pipeline.workers import map_unordered
+from so101.sim.bake import baked_model
 from so101.sim.mujoco_sim import MujocoSimulator
 from so101.tasks.operator import operator_seeds
 from so101.tasks.success import judge
@@ -81,11 +83,20 @@ def make_seeds(
     write_seeds(run.seeds, seeds, config, _simulator(config.model_dump_json()).fk)
     write_json(run.seeds_report, report)
     reporter.message(report["text"])
-    return StageResult(STAGE, len(seeds), {key: report[key] for key in ("source", "kept", "of", "causes", "text", "assumptions")})
+    return StageResult(
+        STAGE, len(seeds), {key: report[key] for key in ("source", "kept", "of", "causes", "text", "assumptions")}
+    )
 
 
 def _kept(seed: SeedDemo) -> dict[str, Any]:
-    return {"name": seed.name, "source": seed.source, "kept": True, "cause": "", "frames": seed.num_frames, **seed.attrs}
+    return {
+        "name": seed.name,
+        "source": seed.source,
+        "kept": True,
+        "cause": "",
+        "frames": seed.num_frames,
+        **seed.attrs,
+    }
 
 
 def _report(
@@ -236,7 +247,10 @@ def _degrees(angles: np.ndarray) -> list[float]:
 
 
 def _assumptions(
-    config: Config, recordings: Sequence[Recording], decisions: Sequence[UnitDecision], calibrations: Sequence[dict[str, Any]]
+    config: Config,
+    recordings: Sequence[Recording],
+    decisions: Sequence[UnitDecision],
+    calibrations: Sequence[dict[str, Any]],
 ) -> list[str]:
     s = config.teleop.replay
     shown = sum(any(span is not None for span in decision.spans_ticks) for decision in decisions)
@@ -262,7 +276,9 @@ def replay_config(config: Config) -> Config:
     """`config` with its table top at `teleop.replay.table_height_m` over the base."""
     s, scene = config.teleop.replay, config.scene
     if s.table not in scene.statics:
-        raise DataError(f"teleop.yaml: replay.table is {s.table!r}; scene.yaml has the statics {', '.join(scene.statics)}")
+        raise DataError(
+            f"teleop.yaml: replay.table is {s.table!r}; scene.yaml has the statics {', '.join(scene.statics)}"
+        )
     top = max(geom.position_m[2] + geom.size_m[2] for geom in scene.statics[s.table].geoms)
     x, y, _ = scene.static_positions_m[s.table]
     height = config.robot.base_position_m[2] + s.table_height_m - top
@@ -273,6 +289,11 @@ def replay_config(config: Config) -> Config:
 @lru_cache(maxsize=4)
 def _simulator(config_json: str) -> MujocoSimulator:
     return MujocoSimulator(Config.model_validate_json(config_json))
+
+
+@lru_cache(maxsize=4)
+def _fingers(config_json: str) -> Fingers:
+    return Fingers(Config.model_validate_json(config_json))
 
 
 _config: Config | None = None
@@ -301,7 +322,7 @@ def search(candidate: Candidate, config: Config) -> tuple[dict[str, Any], SeedDe
     causes: Counter[str] = Counter()
     for attempt in range(s.max_tries):
         wide = 0.0 if attempt == 0 else min(1.0, 0.25 + attempt / s.max_tries)
-        draw = rng.normal(size=6)
+        draw = rng.normal(size=8)
         offsets = candidate.offsets.copy()
         offsets[1:4] += wide * s.search_spread_rad * draw[:3]
         height = s.table_height_m + s.pinch_height_m + wide * s.search_height_m * draw[3]
@@ -310,7 +331,7 @@ def search(candidate: Candidate, config: Config) -> tuple[dict[str, Any], SeedDe
         bound = s.max_spreads * candidate.spread
         offsets = np.clip(offsets, -bound, bound)
         try:
-            take = replay(candidate, offsets, wide * s.search_shift_m * draw[4:6], config, simulator)
+            take = replay(candidate, offsets, wide * np.array(s.search_shifts_m) * draw[4:], config, simulator)
         except NotUsable as cause:
             causes[str(cause)] += 1
             continue
@@ -356,13 +377,13 @@ class Take:
 
 
 def replay(
-    candidate: Candidate, offsets: np.ndarray, shift_m: np.ndarray, config: Config, simulator: MujocoSimulator
+    candidate: Candidate, offsets: np.ndarray, shifts_m: np.ndarray, config: Config, simulator: MujocoSimulator
 ) -> Take:
     """One replay with physics.
 
     Args:
         offsets: (6,) rad added to the recorded joints.
-        shift_m: (2,) of the container.
+        shifts_m: (4,) of object and container, see `place_objects`.
 
     Raises:
         NotUsable: it does not work; the text is the cause.
@@ -375,21 +396,35 @@ def replay(
     if beyond > s.limit_excess_rad:
         raise NotUsable("out of reach")
     q_real = np.clip(q_real, lower, upper)
-    T_close, T_open = simulator.fk(q_real[[close, release]])
-    objects = place_objects(config, T_close, T_open, shift_m) if _inferable(config) else {}
+    T_open = simulator.fk(q_real[release])
+    objects = {}
+    if _inferable(config):
+        approach = q_real[max(begin, start - s.approach_frames) : start + 1]
+        objects = place_objects(
+            config, simulator.kinematics, _fingers(config.model_dump_json()), approach, T_open, shifts_m
+        )
     if objects:
         objects[task.success.container] = _clear_of_arm_and_object(config, objects, T_open)
     objects |= candidate.objects
     frames = slice(begin, end)
-    arm = servo_commands(q_real[frames], config, simulator) if s.follow == "measured" else (candidate.leader + offsets)[frames]
+    arm = servo_commands(q_real[frames], config) if s.follow == "measured" else (candidate.leader + offsets)[frames]
     jaw = np.clip(candidate.leader[frames, -1] + offsets[-1], lower[-1], upper[-1])
     cut = s.settle_frames if end < len(candidate.q) else 0
     arm = np.concatenate([arm, np.repeat(arm[-1:], cut, axis=0)])
     jaw = np.concatenate([jaw, np.repeat(jaw[-1:], cut)])
-    return _run(simulator, config, q_real[begin], objects, np.clip(arm[:, :5], lower[:5], upper[:5]), jaw, candidate.grasp, q_real[frames])
+    return _run(
+        simulator,
+        config,
+        q_real[begin],
+        objects,
+        np.clip(arm[:, :5], lower[:5], upper[:5]),
+        jaw,
+        candidate.grasp,
+        q_real[frames],
+    )
 
 
-def servo_commands(q: np.ndarray, config: Config, simulator: MujocoSimulator) -> np.ndarray:
+def servo_commands(q: np.ndarray, config: Config) -> np.ndarray:
     """(T, 6) targets that make the twin's position servos move along q (T, 6) rad: the target leads by the torque of the
     motion (inverse dynamics: gravity, inertia, damping, friction) over the servo's stiffness."""
     s = config.teleop.replay
@@ -398,18 +433,22 @@ def servo_commands(q: np.ndarray, config: Config, simulator: MujocoSimulator) ->
     if window <= s.smoothing_order:
         return q.copy()
     smooth, speed, acceleration = (
-        savgol_filter(q, window, s.smoothing_order, deriv=order, delta=1 / hz, axis=0, mode="nearest") for order in range(3)
+        savgol_filter(q, window, s.smoothing_order, deriv=order, delta=1 / hz, axis=0, mode="nearest")
+        for order in range(3)
     )
-    model, data = simulator.kinematics._model, simulator.kinematics._data
-    stiffness = np.array([joint.stiffness_nm_per_rad for joint in config.robot.joints])
-    limit = np.array([joint.force_limit_nm for joint in config.robot.joints])
+    model = baked_model(config, looks=False, props=False)
+    data = mujoco.MjData(model)
+    joints = config.robot.joints
+    stiffness = np.array([joint.stiffness_nm_per_rad for joint in joints])
+    velocity_gain = np.array([joint.velocity_gain_nm_s_per_rad for joint in joints])
+    limit = np.array([joint.force_limit_nm for joint in joints])
     targets = np.empty_like(q)
     for row in range(len(q)):
         data.qpos[:6], data.qvel[:6], data.qacc[:6] = smooth[row], speed[row], acceleration[row]
         mujoco.mj_inverse(model, data)
-        targets[row] = smooth[row] + np.clip(data.qfrc_inverse[:6], -limit, limit) / stiffness
-    data.qvel[:] = 0.0
-    return targets
+        torque = np.clip(data.qfrc_inverse[:6], -limit, limit)
+        targets[row] = smooth[row] + (torque + velocity_gain * speed[row]) / stiffness
+    return np.concatenate([targets[1:], targets[-1:]])  # the command of a frame acts until the next one
 
 
 def _clear_of_arm_and_object(config: Config, objects: dict[str, np.ndarray], T_open: np.ndarray) -> np.ndarray:
@@ -428,7 +467,9 @@ def _clear_of_arm_and_object(config: Config, objects: dict[str, np.ndarray], T_o
         if np.abs(pose[:2] - objects[thing][:2]).max() < reach - 1e-9:
             raise NotUsable("released where it was grasped")
     if np.abs(pose[:2] - T_open[:2, 3]).max() > s.max_container_shift_m:
-        raise NotUsable("released where it was grasped" if np.abs(gap).max() < reach else "released inside the robot's base")
+        raise NotUsable(
+            "released where it was grasped" if np.abs(gap).max() < reach else "released inside the robot's base"
+        )
     return pose
 
 
@@ -500,6 +541,9 @@ def _judge(take: Take, grasp: Grasp, config: Config) -> None:
     success = config.task.active.success
     if verdict.container_moved_m > success.container_push_m:
         raise NotUsable("container pushed away")
-    if verdict.speed_m_s >= success.strict.max_speed_m_s or verdict.angular_speed_rad_s >= success.strict.max_angular_speed_rad_s:
+    if (
+        verdict.speed_m_s >= success.strict.max_speed_m_s
+        or verdict.angular_speed_rad_s >= success.strict.max_angular_speed_rad_s
+    ):
         raise NotUsable("not at rest at the end")
     raise NotUsable("not in the container")
