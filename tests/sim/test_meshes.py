@@ -168,7 +168,11 @@ def test_decimation_can_be_off():
     assert not [mesh.name for mesh in spec.meshes if mesh.name.endswith(SUFFIX)]
 
 
-@pytest.mark.parametrize("content", [b"", b"solid ascii\nfacet", bytes(84), bytes(80) + b"\x09\0\0\0" + bytes(50)])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"solid ascii\nfacet", bytes(84), bytes(80) + b"\x09\0\0\0" + bytes(50)],
+    ids=["empty", "text", "no triangle", "cut short"],
+)
 def test_what_is_no_binary_stl_is_refused(tmp_path, config, content):
     path = tmp_path / "part.stl"
     path.write_bytes(content)
