@@ -101,12 +101,27 @@ class TaskDefinition(Section):
 
 
 class GraspCheckConfig(Section):
-    """How long a lifted object is held, and how far it may creep in the hand."""
+    """The jaw closes on the object of the task, lifts and holds it, for every pair of a grasp offset and a dip angle.
 
+    offsets_m, by task: along the object's z axis from its origin. dips_deg: approach below the horizontal.
+    """
+
+    offsets_m: dict[str, list[float]]
+    dips_deg: list[float] = Field(min_length=1)
+    jaw_open_rad: float
+    approach_m: float = Field(gt=0)
+    speed_m_s: float = Field(gt=0)
+    jaw_speed_rad_s: float = Field(gt=0)
+    close_s: float = Field(gt=0)
+    first_hold_s: float = Field(ge=0)
+    lift_m: float = Field(gt=0)
     settle_s: float = Field(ge=0)
     hold_s: float = Field(gt=0)
     max_creep_m: float = Field(gt=0)
-    max_tries: int = Field(ge=1)
+    min_lifted_share: float = Field(gt=0, le=1)
+    reach_tolerance_m: float = Field(gt=0)
+    reach_tolerance_rad: float = Field(gt=0)
+    far_m: float = Field(gt=0)
 
 
 class TaskConfig(Section):

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from so101.config import Config
-from so101.errors import ConfigError, SimulationError
+from so101.errors import ConfigError, So101Error
 from so101.geometry import interpolate_pose, invert_pose, make_pose, pose_from_pos_quat, rotation_angle
 from so101.kinematics import make_ik
+from so101.sim.base import Contact
 from so101.sim.mujoco_sim import MujocoSimulator
 from so101.tasks.hand import UP, dipped, hand_rotation, horizontal, jaw_touching
 from so101.tasks.placement import nominal_placements
 
-HELD, CREPT, LOST, MISSED, OUT_OF_REACH = "held", "crept", "lost", "missed", "out of reach"
+HELD, CREPT, LOST, MISSED, UNREACHABLE = "held", "crept", "lost", "missed", "unreachable"
 SOLVE_ITERATIONS = 80
+
+
+class GraspNotHeld(So101Error):
+    """The closed jaw did not hold the object, or a control did."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,8 @@ class Trial:
     """One grasp. Creep is measured in the hand over the long hold, slip from before the lift to the end of the hold.
 
     Attributes:
-        creep_m: how far the point of the object that is between the jaws moved away from where it was, the largest of the hold.
+        lifted_m: height gained by the point of the object that was between the open jaws.
+        creep_m: how far the point of the object that is between the jaws slid away from there, the largest of the hold.
         creep_rad: how far the object turned in the hand, the largest of the hold.
         slip_m: as `creep_m`, from before the lift.
         squeeze_n: smaller of the two jaws' mean normal forces during the hold.
@@ -39,6 +44,11 @@ class Trial:
     creep_rad: float = 0.0
     slip_m: float = 0.0
     squeeze_n: float = 0.0
+
+    @property
+    def measured(self) -> bool:
+        """Whether it came to the hold, so that the figures mean something."""
+        return self.outcome not in (MISSED, UNREACHABLE)
 
 
 @dataclass(frozen=True)
@@ -56,14 +66,14 @@ class GraspReport:
     @property
     def tried(self) -> list[Trial]:
         """The trials the arm could reach."""
-        return [trial for trial in self.trials if trial.outcome != OUT_OF_REACH]
+        return [trial for trial in self.trials if trial.outcome != UNREACHABLE]
 
     @property
     def faults(self) -> list[str]:
         """Why the check failed, one a line; empty when it passed."""
         faults = [
-            f"offset {t.offset_m * 1e3:g} mm, dip {t.dip_deg:g} degrees: {t.outcome} (lifted {t.lifted_m * 1e3:.0f} mm, "
-            f"crept {t.creep_m * 1e3:.2f} mm)"
+            f"offset {t.offset_m * 1e3:g} mm, dip {t.dip_deg:g} degrees: {t.outcome} "
+            f"(lifted {t.lifted_m * 1e3:.0f} mm, crept {t.creep_m * 1e3:.2f} mm)"
             for t in self.tried
             if t.outcome != HELD
         ]
@@ -106,14 +116,14 @@ def check_grasp(config: Config) -> GraspReport:
     offsets, dips = settings.offsets_m[config.task.name], settings.dips_deg
     checker = GraspChecker(config)
     trials = tuple(checker.trial(offset, dip) for offset in offsets for dip in dips)
-    reached = next((trial for trial in trials if trial.outcome != OUT_OF_REACH), trials[0])
+    reached = next((trial for trial in trials if trial.outcome != UNREACHABLE), trials[0])
     soft = GraspChecker(_with_soft_friction(config))
     return GraspReport(
         task=config.task.name,
         trials=trials,
         jaw_open=checker.trial(reached.offset_m, reached.dip_deg, close=False),
         far_contacts=checker.far_contacts(),
-        soft_friction=tuple(soft.trial(t.offset_m, t.dip_deg) for t in trials if t.outcome != OUT_OF_REACH),
+        soft_friction=tuple(soft.trial(t.offset_m, t.dip_deg) for t in trials if t.outcome != UNREACHABLE),
         hold_s=settings.hold_s,
         max_creep_m=settings.max_creep_m,
     )
@@ -144,7 +154,6 @@ class GraspChecker:
         s, sim = self.settings, self.simulator
         sim.reset(0, self._home, self._objects)
         self._stay(self._home[:5], self._home[5], s.settle_s)
-        start_height = self._object()[2, 3]
         T_grasp = self._grasp_pose(offset_m, np.deg2rad(dip_deg))
         T_above = T_grasp.copy()
         T_above[:3, 3] -= s.approach_m * T_grasp[:3, 0]
@@ -152,12 +161,14 @@ class GraspChecker:
         T_lifted[2, 3] += s.lift_m
         q_above = self._solve(T_above)
         if q_above is None or self._solve(T_grasp) is None or self._solve(T_lifted) is None:
-            return Trial(offset_m, dip_deg, OUT_OF_REACH)
+            return Trial(offset_m, dip_deg, UNREACHABLE)
         objects = {name: sim.object_pose(0, name) for name in sim.object_names}
         sim.reset(0, np.append(q_above, s.jaw_open_rad), objects)
         self._q, self._jaw = q_above, s.jaw_open_rad
         self._move(T_above, T_grasp)
         self._stay(self._q, self._jaw, s.settle_s)
+        p_obj_pinch = invert_pose(self._in_hand())[:3, 3]
+        start_height = self._height_of(p_obj_pinch)
         if close:
             self._close()
             if not jaw_touching(sim, 0, self.name):
@@ -169,7 +180,7 @@ class GraspChecker:
         T_start = self._in_hand()
         squeeze: list[float] = []
         poses = self._stay(self._q, self._jaw, s.hold_s, squeeze)
-        lifted = float(self._object()[2, 3] - start_height)
+        lifted = self._height_of(p_obj_pinch) - start_height
         creep = float(_slides(T_start, poses).max())
         outcome = CREPT if creep > s.max_creep_m else HELD
         if lifted < s.min_lifted_share * s.lift_m or not jaw_touching(sim, 0, self.name):
@@ -190,14 +201,11 @@ class GraspChecker:
         sim, s = self.simulator, self.settings
         objects = {**self._objects, self.name: self._objects[self.name] + [s.far_m, 0, 0, 0, 0, 0, 0]}
         sim.reset(0, self._home, objects)
-        lower, found = float(sim.kinematics.lower[5]), 0
+        ground, lower, found = set(self.config.scene.statics), float(sim.kinematics.lower[5]), 0
         for _ in range(round(s.close_s / sim.control_dt)):
             sim.step(0, np.append(self._home[:5], lower))
-            found += sum({self.name} < {c.body_1, c.body_2} and not self._on_ground(c) for c in sim.contacts(0))
+            found += sum(self.name in pair and not pair & ground for pair in map(_pair, sim.contacts(0)))
         return found
-
-    def _on_ground(self, contact: Any) -> bool:
-        return bool({contact.body_1, contact.body_2} & set(self.config.scene.statics))
 
     def _grasp_pose(self, offset_m: float, dip_rad: float) -> np.ndarray:
         """(4, 4) T_base_ee of a grasp of the object as it lies now."""
@@ -222,33 +230,39 @@ class GraspChecker:
     def _object(self) -> np.ndarray:
         return pose_from_pos_quat(self.simulator.object_pose(0, self.name))
 
+    def _height_of(self, p_obj: np.ndarray) -> float:
+        """Height in base, m, of a point (3,) of the object."""
+        T = self._object()
+        return float(T[2, 3] + T[2, :3] @ p_obj)
+
     def _in_hand(self) -> np.ndarray:
         """(4, 4) T_ee_obj now."""
         return invert_pose(self.simulator.ee_pose(0)) @ self._object()
 
     def _send(self, q_arm: np.ndarray, jaw: float) -> None:
-        """One control period; the joints aim beyond q_arm by what gravity takes off them, so that the hand goes where it should."""
+        """One control period; joints aim beyond q_arm by what gravity takes off them: the hand goes where it should."""
         gravity = self.simulator.data[0].qfrc_bias[:5] / self._stiffness
         self.simulator.step(0, np.append(q_arm + gravity, jaw))
         self._q, self._jaw = q_arm, jaw
 
     def _stay(self, q_arm: np.ndarray, jaw: float, seconds: float, squeeze: list[float] | None = None) -> np.ndarray:
-        """Hold still; T_ee_obj (n, 4, 4) after each control period. `squeeze` receives the smaller jaw force of each, N."""
+        """Hold still; T_ee_obj (n, 4, 4) after each control period. `squeeze` receives the squeeze of each, N."""
         poses = []
         for _ in range(round(seconds / self.simulator.control_dt)):
             self._send(q_arm, jaw)
             poses.append(self._in_hand())
             if squeeze is not None:
-                squeeze.append(min(self._jaw_forces()))
+                squeeze.append(self._squeeze())
         return np.array(poses)
 
-    def _jaw_forces(self) -> Sequence[float]:
+    def _squeeze(self) -> float:
+        """Normal force, N, of the jaw that presses less on the object."""
         forces = dict.fromkeys(self.config.robot.hull_free_bodies, 0.0)
         for contact in self.simulator.contacts(0):
-            pair = {contact.body_1, contact.body_2}
-            if self.name in pair and (jaw := (pair - {self.name}).pop()) in forces:
-                forces[jaw] += contact.normal_force
-        return list(forces.values())
+            other = contact.body_2 if contact.body_1 == self.name else contact.body_1
+            if self.name in (contact.body_1, contact.body_2) and other in forces:
+                forces[other] += contact.normal_force
+        return min(forces.values())
 
     def _move(self, T_from: np.ndarray, T_to: np.ndarray) -> None:
         s = self.settings
@@ -267,7 +281,11 @@ class GraspChecker:
             self._send(self._q, self._jaw + float(np.clip(goal - self._jaw, -step, step)))
 
 
+def _pair(contact: Contact) -> set[str]:
+    return {contact.body_1, contact.body_2}
+
+
 def _slides(T_ee_obj_start: np.ndarray, T_ee_obj: np.ndarray) -> np.ndarray:
-    """(n,) m: how far the object's point that was at the pinch point (the origin of ee) lies from there in (n, 4, 4)."""
+    """(n,) m: how far the object's point that was at the pinch point (the origin of ee) lies from it in (n, 4, 4)."""
     p_obj_pinch = invert_pose(T_ee_obj_start)[:3, 3]
     return np.linalg.norm(T_ee_obj[:, :3, :3] @ p_obj_pinch + T_ee_obj[:, :3, 3], axis=-1)

@@ -42,3 +42,12 @@ def draw_placements(
         objects[name] = pose_to_pos_quat(T_base_world @ placed_pose(placement, draw))
         draws[name] = draw
     return objects, draws
+
+
+def nominal_placements(config: Config) -> dict[str, np.ndarray]:
+    """name -> (7,) pose in base of every object of the task in use, where it stands with nothing drawn."""
+    T_base_world, nothing = invert_pose(T_world_base(config)), dict.fromkeys(_RANGES, 0.0)
+    return {
+        name: pose_to_pos_quat(T_base_world @ placed_pose(placement, nothing))
+        for name, placement in config.task.active.objects.items()
+    }
