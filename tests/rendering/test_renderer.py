@@ -74,7 +74,7 @@ def test_shadows_darken_some_of_the_picture_and_brighten_next_to_none(config):
     q, objects = home(config), start_objects(config)
     pictures = []
     for setting in ("fast", "shadows"):
-        chosen = load_config(overrides=[f"render.setting={setting}", "render.settings.shadows.supersample=1.5"])
+        chosen = load_config(overrides=[f"render.setting={setting}", f"render.settings.{setting}.supersample=1"])
         with StateRenderer(chosen) as renderer:
             renderer.set_state(q, objects)
             pictures.append(renderer.render_state("top").astype(int).sum(axis=-1))
