@@ -54,12 +54,12 @@ class ReplayConfig(Section):
     squeeze_rad: float = Field(ge=0)
     closing_speed_rad_s: float = Field(gt=0)
     held_gap_rad: float = Field(gt=0)
+    closed_jaw_rad: float = Field(gt=0)
     jaw_still_rad_s: float = Field(gt=0)
     min_held_frames: int = Field(ge=1)
     min_jaw_travel_rad: float = Field(gt=0)
     jaw_level_rad: float = Field(gt=0)
     jaw_open_rad: float = Field(gt=0)
-    closing_share: float = Field(gt=0, lt=1)
     table: str
     table_height_m: float
     pinch_height_m: float

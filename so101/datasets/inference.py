@@ -1,5 +1,5 @@
-"""What a joint-space recording tells about the scene it was made in: when the jaw held something, where that lay and where it was
-put, and how the arm's zeros differ from the twin's. Pure geometry; the physics test is in `seeding`.
+"""What a joint-space recording tells about the scene it was made in: when the jaw held something, where that lay and
+where it was put, and how the arm's zeros differ from the twin's. Pure geometry; the physics test is in `seeding`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class NotUsable(Exception):
 class Grasp(NamedTuple):
     """Frames of the one carry of a recording.
 
-    begin: first frame to keep; start: the jaw starts to close; close: it has stopped on the object; open: last frame it is closed;
-    end: one past the last frame to keep (the jaw shuts again, or the recording ends).
+    begin: first frame to keep; start: the jaw starts its last closing move; close: it has stopped on the object;
+    open: last frame it is closed; end: one past the last frame to keep (the jaw shuts again, or the recording ends).
     """
 
     begin: int
@@ -42,8 +42,8 @@ class Grasp(NamedTuple):
 def find_grasp(jaw: np.ndarray, jaw_command: np.ndarray, has_command: bool, fps: float, config: Config) -> Grasp:
     """Find the carry from the jaw alone.
 
-    With a leader the held object shows as a jaw that stands still well above its command. An arm moved by hand has no command:
-    there the jaw stands still below half of its opening, before and after it stood open. Of several carries the last counts
+    With a leader the held object shows as a jaw that stands still well above its command. An arm moved by hand has no
+    command: there it stands near its lowest angle, between times when it is open. Of several carries the last counts
     (people try again), and frames before the release of the one before are dropped.
 
     Args:
@@ -55,8 +55,8 @@ def find_grasp(jaw: np.ndarray, jaw_command: np.ndarray, has_command: bool, fps:
     """
     s = config.teleop.replay
     speed = np.abs(np.gradient(jaw)) * fps
-    middle = 0.5 * (jaw.min() + jaw.max())
-    held = (jaw - jaw_command > s.held_gap_rad) & (speed < s.jaw_still_rad_s) if has_command else jaw < middle
+    shut = min(0.5 * (jaw.min() + jaw.max()), jaw.min() + s.closed_jaw_rad)
+    held = (jaw - jaw_command > s.held_gap_rad) & (speed < s.jaw_still_rad_s) if has_command else jaw < shut
     runs = [run for run in _runs(held) if run[1] - run[0] >= s.min_held_frames]
     if not has_command:
         runs = [run for run in runs if run[0] > 0]  # closed from the start: nothing was grasped
@@ -72,15 +72,12 @@ def find_grasp(jaw: np.ndarray, jaw_command: np.ndarray, has_command: bool, fps:
     release = close + int(wide[0])
     open_frame = close + int(opened[opened < wide[0]][0] if (opened < wide[0]).any() else wide[0]) - 1
     open_frame = max(open_frame, close)
-    before = jaw[: close + 1]
-    floor = 0 if len(runs) < 2 else runs[-2][1]
-    widest = floor + int(np.argmax(before[floor:]))
-    threshold = level + s.closing_share * (jaw[widest] - level)
-    start = widest + int(np.flatnonzero(before[widest:] >= threshold)[-1])
-    peak = release + int(np.argmax(jaw[release:]))
-    shut = np.flatnonzero(jaw[peak:] < 0.5 * (jaw[peak] + level))
-    end = peak + int(np.argmax(jaw[peak:] < jaw[peak] - s.jaw_level_rad)) if shut.size else len(jaw)
     begin = 0 if len(runs) < 2 else runs[-2][1]
+    waiting = np.flatnonzero((speed[begin:close] < s.jaw_still_rad_s) & (jaw[begin:close] > level + s.jaw_open_rad))
+    start = begin + int(waiting[-1]) if waiting.size else begin
+    peak = release + int(np.argmax(jaw[release:]))
+    shuts = np.flatnonzero(jaw[peak:] < 0.5 * (jaw[peak] + level))
+    end = peak + int(np.argmax(jaw[peak:] < jaw[peak] - s.jaw_level_rad)) if shuts.size else len(jaw)
     return Grasp(begin, start, close, open_frame, max(end, release + 1))
 
 
@@ -90,8 +87,8 @@ def _runs(mask: np.ndarray) -> list[tuple[int, int]]:
 
 
 def offset_spread(spans_ticks: Sequence[int | None], config: Config) -> np.ndarray:
-    """(6,) rad: how far each zero may be off. The spread of range centres among real calibrations, plus half of what a joint was
-    not swept: a range that stops short on one side moves its centre by half of the missing part."""
+    """(6,) rad: how far each zero may be off. The spread of range centres among real calibrations, plus half of what
+    a joint was not swept: a range that stops short on one side moves its centre by half of the missing part."""
     s = config.teleop.replay
     missing = [
         0 if span is None else max(full - span, 0) for span, full in zip(spans_ticks, s.full_span_ticks, strict=True)
@@ -100,9 +97,9 @@ def offset_spread(spans_ticks: Sequence[int | None], config: Config) -> np.ndarr
 
 
 def fit_offsets(kinematics: ArmKinematics, q_close: np.ndarray, spread: np.ndarray, config: Config) -> np.ndarray:
-    """(6,) rad zero offsets of one calibration, from all its grasps: whatever was picked up lay on the table, so the hand must
-    have been at one height above it each time. Robust least squares with the spread as prior; only the joints of the arm's
-    plane are fitted, pan and roll cannot be seen this way.
+    """(6,) rad zero offsets of one calibration, from all its grasps: whatever was picked up lay on the table, so the
+    hand must have been at one height above it each time. Robust least squares with the spread as prior; only the
+    joints of the arm's plane are fitted, pan and roll cannot be seen this way.
 
     Args:
         q_close: (N, 6) rad measured when the jaw closed.
@@ -127,7 +124,8 @@ def fit_offsets(kinematics: ArmKinematics, q_close: np.ndarray, spread: np.ndarr
 def correct_height(
     kinematics: ArmKinematics, q_close: np.ndarray, height: float, spread: np.ndarray, iterations: int = 8
 ) -> np.ndarray:
-    """(6,) rad: the smallest change of lift, elbow and wrist, in units of their spread, that brings the hand to `height` m at q_close (6,)."""
+    """(6,) rad: the smallest change of lift, elbow and wrist, in units of their spread, that brings the hand to
+    `height` m at q_close (6,)."""
     change = np.zeros(6)
     for _ in range(iterations):
         gap = height - kinematics.fk(q_close + change)[2, 3]
@@ -172,14 +170,14 @@ def place_objects(
 ) -> dict[str, np.ndarray]:
     """Object between the fingers when they closed, container under them when they opened, both upright on the table.
 
-    The fingers of the last row pinch the object's height; along the pinch it lay where neither finger ran into it while they came
-    down around it, in the middle of what is possible.
+    The fingers of the last row pinch the object's height; along the pinch it lay where neither finger ran into it
+    while they came down around it, in the middle of what is possible.
 
     Args:
         q_approach: (N, 6) rad from before the approach to the moment when the jaw starts to close.
         T_base_open: (4, 4) end effector when the jaw opened.
-        shifts_m: (4,) what the recording does not show: the object's place along the pinch and across it, and x and y of the
-            container (the object fell somewhere inside).
+        shifts_m: (4,) what the recording does not show: the object's place along the pinch and across it, and x and y
+            of the container (the object fell somewhere inside).
 
     Returns:
         name -> (7,) pose in base.

@@ -1,4 +1,5 @@
-"""Recordings of other programs: LeRobot v2.1 and v3.0 folders and CSV files, as plain numbers in the units of the file.
+"""Recordings of other programs: LeRobot v2.1 and v3.0 folders and CSV files, as plain numbers in the units of the
+file.
 
 What the numbers mean is decided elsewhere (`unit_detection`); nothing here converts anything.
 """
@@ -99,7 +100,8 @@ def _order(columns: Sequence[str], config: Config, where: str) -> list[int]:
         what = [f"no column for {', '.join(missing)}"] if missing else []
         what += [f"more than one column for {', '.join(double)}"] if double else []
         raise DataError(
-            f"{where}: {' and '.join(what)} (columns: {', '.join(columns) or 'none'}); rename them, or add the file's names to "
+            f"{where}: {' and '.join(what)} (columns: {', '.join(columns) or 'none'}); rename them, or add the "
+            f"file's names to "
             "teleop.recordings.joint_aliases"
         )
     return [joints.index(name) for name in config.robot.joint_names]
@@ -135,7 +137,8 @@ def _read_lerobot(folder: Path, config: Config) -> list[Recording]:
     if not isinstance(features, dict) or _STATE not in features:
         known = ", ".join(features) if isinstance(features, dict) else "none"
         raise DataError(
-            f"{folder}/meta/info.json: no feature {_STATE!r} (features: {known}); without measured joints there is no seed"
+            f"{folder}/meta/info.json: no feature {_STATE!r} (features: {known}); without measured joints there is "
+            f"no seed"
         )
     names = {
         key: _feature_names(features[key], config, f"{folder}/meta/info.json: {key}")
@@ -181,7 +184,8 @@ def _lerobot_episode(
             ) from None
         if values.ndim != 2 or values.shape[1] != len(key_names):
             raise DataError(
-                f"{where}: {key} has shape {values.shape}, meta/info.json names {len(key_names)} columns: {', '.join(key_names)}"
+                f"{where}: {key} has shape {values.shape}, meta/info.json names {len(key_names)} columns: "
+                f"{', '.join(key_names)}"
             )
         order = _order(key_names, config, f"{folder}/meta/info.json: {key}")
         columns[key] = tuple(key_names[i] for i in order)
@@ -301,8 +305,8 @@ def _read_json_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def _read_csv(path: Path, name: str, config: Config) -> Recording:
-    """Header with joint names (``shoulder_pan`` or ``state.shoulder_pan`` and ``action.shoulder_pan``), optionally a time column
-    in s and ``object.NAME.x`` .. ``object.NAME.qz``."""
+    """Header with joint names (``shoulder_pan`` or ``state.shoulder_pan`` and ``action.shoulder_pan``), optionally a
+    time column in s and ``object.NAME.x`` .. ``object.NAME.qz``."""
     try:
         rows = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig"))))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
@@ -315,7 +319,8 @@ def _read_csv(path: Path, name: str, config: Config) -> Recording:
     for number, row in enumerate(body, start=2):
         if len(row) != len(header):
             raise DataError(
-                f"{path}: line {number} has {len(row)} cells, the header has {len(header)}; the file is cut off or damaged"
+                f"{path}: line {number} has {len(row)} cells, the header has {len(header)}; the file is cut off or "
+                f"damaged"
             )
         try:
             values[number - 2] = [float(cell) for cell in row]
@@ -364,7 +369,8 @@ def _csv_rate(values: np.ndarray, header: list[str], path: Path, config: Config)
     if not period > 0 or uneven.size:
         line = int(uneven[0]) + 3 if uneven.size else 3
         raise DataError(
-            f"{path}: {header[column]} is not evenly spaced in s (median step {period:g}, line {line} differs by more than {tolerance:.0%}); "
+            f"{path}: {header[column]} is not evenly spaced in s (median step {period:g}, line {line} differs by "
+            f"more than {tolerance:.0%}); "
             "resample the recording to a constant rate, or drop the column to use teleop.recordings.default_fps_hz"
         )
     return 1.0 / period
@@ -379,14 +385,16 @@ def _csv_objects(values: np.ndarray, header: list[str], path: Path) -> dict[str,
         given = [key for key in _POSE_KEYS if f"object.{name}.{key}" in header]
         if not {"x", "y", "z"} <= set(given) or (len(given) not in (3, 7)):
             raise DataError(
-                f"{path}: object {name} has columns {', '.join(given) or 'of unknown names'}; give x, y, z in m or all of {', '.join(_POSE_KEYS)}"
+                f"{path}: object {name} has columns {', '.join(given) or 'of unknown names'}; give x, y, z in m or "
+                f"all of {', '.join(_POSE_KEYS)}"
             )
         for key in given:
             pose[_POSE_KEYS.index(key)] = values[0, header.index(f"object.{name}.{key}")]
         length = np.linalg.norm(pose[3:])
         if not np.isfinite(pose).all() or abs(length - 1) > 1e-2:
             raise DataError(
-                f"{path}: object {name} at the first row is {pose}; needed are finite numbers and a unit quaternion w x y z"
+                f"{path}: object {name} at the first row is {pose}; needed are finite numbers and a unit quaternion "
+                f"w x y z"
             )
         pose[3:] /= length
         objects[name] = pose

@@ -1,8 +1,9 @@
 """The seeds stage: seeds from the scripted operator, from an HDF5 file, or from recordings of real arms.
 
-A real recording carries joints and nothing else. It becomes a seed when the scene inferred from it (`inference`) and its motion
-work in the twin with physics: the object is grasped, carried, and passes the task's strict test at the end. Small offsets of the
-arm's zeros, the height of the pinch and the place of the container are searched; what was assumed stands in the report.
+A real recording carries joints and nothing else. It becomes a seed when the scene inferred from it (`inference`) and
+its motion work in the twin with physics: the object is grasped, carried, and passes the task's strict test at the
+end. Small offsets of the arm's zeros, the height of the pinch and the place of the container are searched; what was
+assumed stands in the report.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ def make_seeds(
     """Write `run.seeds` and `run.seeds_report`; a finished pair is left as it is.
 
     Args:
-        source: None for the scripted operator, an .hdf5 of seeds, or a recording (LeRobot folder, CSV file or folder).
+        source: None for the scripted operator, an .hdf5 of seeds, or a recording (LeRobot folder, CSV file or
+            folder).
 
     Raises:
         DataError: the source cannot be read, or its units are open (the text asks the question).
@@ -77,7 +79,8 @@ def make_seeds(
     if not seeds:
         write_json(run.seeds_report, report)
         raise InsufficientDemosError(
-            f"{source}: {report['text']}. The details are in {run.seeds_report}; other joint zeros or another table height "
+            f"{source}: {report['text']}. The details are in {run.seeds_report}; other joint zeros or another table "
+            f"height "
             "can be given under teleop.replay"
         )
     write_seeds(run.seeds, seeds, config, _simulator(config.model_dump_json()).fk)
@@ -127,9 +130,9 @@ def _report(
 class Candidate:
     """One recording made ready for replay; a picklable job.
 
-    q, jaw_command: (T, 6) and (T,) rad at the control rate, without offsets. offsets: (6,) rad of its calibration. spread: (6,)
-    rad the search is bounded by. objects: given poses (7,), empty when they are inferred. clamped: joints at the end of their
-    range when the jaw closed, whose true angle is not in the file.
+    q, jaw_command: (T, 6) and (T,) rad at the control rate, without offsets. offsets: (6,) rad of its calibration.
+    spread: (6,) rad the search is bounded by. objects: given poses (7,), empty when they are inferred. clamped:
+    joints at the end of their range when the jaw closed, whose true angle is not in the file.
     """
 
     index: int
@@ -256,13 +259,16 @@ def _assumptions(
     shown = sum(any(span is not None for span in decision.spans_ticks) for decision in decisions)
     lines = [
         f"units: {decisions[0].unit} ({decisions[0].evidence[0]})",
-        f"joint ranges read off the servo ticks in {shown} of {len(recordings)} recordings, nominal ranges of robot.yaml elsewhere; "
+        f"joint ranges read off the servo ticks in {shown} of {len(recordings)} recordings, nominal ranges of "
+        f"robot.yaml elsewhere; "
         f"{len(calibrations)} calibrations",
-        f"table top {s.table_height_m * 1e3:.0f} mm over the robot base; the hand {s.pinch_height_m * 1e3:.0f} mm over it when the jaw closes",
+        f"table top {s.table_height_m * 1e3:.0f} mm over the robot base; the hand {s.pinch_height_m * 1e3:.0f} mm "
+        f"over it when the jaw closes",
         "zero offsets of lift, elbow and wrist fitted per calibration and searched per recording within "
         + ", ".join(f"{a:.1f}" for a in np.degrees(s.max_spreads * np.array(s.zero_spread_rad)[1:4]))
         + " degrees (more for joints that were not swept fully)",
-        "object upright between the jaws where they closed; container upright, square to the base, under the hand where they opened",
+        "object upright between the jaws where they closed; container upright, square to the base, under the hand "
+        "where they opened",
     ]
     if s.follow == "measured":
         lines.append("the twin's arm follows the measured joints; commands are those its own servos need for that")
@@ -311,7 +317,8 @@ def _try_candidate(candidate: Candidate) -> tuple[int, dict[str, Any], SeedDemo 
 
 
 def search(candidate: Candidate, config: Config) -> tuple[dict[str, Any], SeedDemo | None]:
-    """Replay `candidate` with the fitted offsets, then with ever other small changes, until it passes the strict test.
+    """Replay `candidate` with the fitted offsets, then with ever other small changes, until it passes the strict
+    test.
 
     Returns:
         its report entry and, when it worked, the seed.
@@ -425,8 +432,8 @@ def replay(
 
 
 def servo_commands(q: np.ndarray, config: Config) -> np.ndarray:
-    """(T, 6) targets that make the twin's position servos move along q (T, 6) rad: the target leads by the torque of the
-    motion (inverse dynamics: gravity, inertia, damping, friction) over the servo's stiffness."""
+    """(T, 6) targets that make the twin's position servos move along q (T, 6) rad: the target leads by the torque of
+    the motion (inverse dynamics: gravity, inertia, damping, friction) over the servo's stiffness."""
     s = config.teleop.replay
     hz = config.scene.physics.control_hz
     window = min(s.smoothing_window_frames, len(q) - 1 + len(q) % 2)
@@ -452,7 +459,8 @@ def servo_commands(q: np.ndarray, config: Config) -> np.ndarray:
 
 
 def _clear_of_arm_and_object(config: Config, objects: dict[str, np.ndarray], T_open: np.ndarray) -> np.ndarray:
-    """The container's pose (7,), moved out of the robot's base and off the object's start, if the release still falls inside."""
+    """The container's pose (7,), moved out of the robot's base and off the object's start, if the release still falls
+    inside."""
     s, task = config.teleop.replay, config.task.active
     thing, container = task.success.object, task.success.container
     half = footprint_m(config.scene.props[task.objects[container].prop])
@@ -492,10 +500,13 @@ def _run(
     rows_q, rows_target, grasped = [], [], []
     poses: dict[str, list[np.ndarray]] = {name: [] for name in simulator.object_names}
     hold: float | None = None
+    bumped = False
     command = float(jaw[0])
     for row in range(len(arm)):
         frame = row + begin
-        touching = simulator.jaw_bodies <= simulator.touching_bodies(0, thing)
+        touched = simulator.jaw_bodies & simulator.touching_bodies(0, thing)
+        touching = touched == simulator.jaw_bodies
+        bumped |= bool(touched) and frame < start
         rows_q.append(simulator.joint_positions(0))
         for name, values in poses.items():
             values.append(simulator.object_pose(0, name))
@@ -521,17 +532,15 @@ def _run(
         grasped=np.array(grasped),
         tracking_error_rad=float(np.sqrt(np.mean((np.array(rows_q)[: len(q_real), :5] - q_real[:, :5]) ** 2))),
     )
-    _judge(take, grasp, config)
+    _judge(take, grasp, bumped, config)
     return take
 
 
-def _judge(take: Take, grasp: Grasp, config: Config) -> None:
-    """Raise the cause when the take does not pass."""
+def _judge(take: Take, grasp: Grasp, bumped: bool, config: Config) -> None:
+    """Raise the cause when the take does not pass. bumped: a finger met the object before the jaw closed."""
     released = grasp.open - grasp.begin
-    if not take.grasped.any():
-        raise NotUsable("grasp missed in replay")
     if not take.grasped[:released].any():
-        raise NotUsable("grasp missed in replay")
+        raise NotUsable("fingers ran into the object on the way down" if bumped else "grasp missed in replay")
     held = np.flatnonzero(take.grasped)
     verdict = judge(config, take.objects, take.q)
     if verdict.strict:

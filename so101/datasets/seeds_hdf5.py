@@ -1,7 +1,7 @@
 """Seed demonstrations on disk: HDF5 in the robomimic / Isaac Lab Mimic layout (docs/seeds.md has the table).
 
-Writing gives equal bytes for equal seeds. Reading also takes files of other programs in that layout, or in MimicGen's flat
-variant, and tells all that is missing or wrong at once.
+Writing gives equal bytes for equal seeds. Reading also takes files of other programs in that layout, or in MimicGen's
+flat variant, and tells all that is missing or wrong at once.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def write_seeds(path: Path | str, seeds: Sequence[SeedDemo], config: Config, fk:
         path: the HDF5 file.
         seeds: at least one, in order; they become data/demo_0, data/demo_1, ...
         config: gives task, joint names and control rate for `env_args`.
-        fk: (T, 6) rad to (T, 4, 4) T_base_ee, e.g. `make_simulator(config).fk`, for the eef poses that other readers use.
+        fk: (T, 6) rad to (T, 4, 4) T_base_ee, e.g. `make_simulator(config).fk`, for the eef poses that other readers
+            use.
 
     Raises:
         DataError: no seeds, or the file cannot be written.
@@ -98,7 +99,8 @@ def read_seeds(path: Path | str, config: Config) -> list[SeedDemo]:
         with h5py.File(path, "r") as file:
             if not isinstance(file.get("data"), h5py.Group):
                 raise DataError(
-                    f"{path}: no group 'data' (top level: {', '.join(file) or 'empty'}); seeds are expected in data/demo_0, ..."
+                    f"{path}: no group 'data' (top level: {', '.join(file) or 'empty'}); seeds are expected in "
+                    f"data/demo_0, ..."
                 )
             data = file["data"]
             names = sorted((name for name in data if isinstance(data[name], h5py.Group)), key=_natural_order)
@@ -112,7 +114,8 @@ def read_seeds(path: Path | str, config: Config) -> list[SeedDemo]:
         raise DataError(f"{path}: no such seed file; make one with the seeds stage or pass an existing .hdf5") from None
     except (OSError, RuntimeError, KeyError) as error:
         raise DataError(
-            f"{path}: not an HDF5 file, or truncated ({str(error).strip(chr(39))}); copy it again from where it was recorded"
+            f"{path}: not an HDF5 file, or truncated ({str(error).strip(chr(39))}); copy it again from where it was "
+            f"recorded"
         ) from None
     if faults:
         raise DataError("\n".join(faults))
@@ -120,7 +123,8 @@ def read_seeds(path: Path | str, config: Config) -> list[SeedDemo]:
 
 
 def check_seed(seed: SeedDemo, where: str, config: Config) -> list[str]:
-    """Everything wrong with a seed for the active task, as sentences that start with `where`; none when it can be used."""
+    """Everything wrong with a seed for the active task, as sentences that start with `where`; none when it can be
+    used."""
     joint_names, task = config.robot.joint_names, config.task.active
     faults = []
     for label, values in (("actions", seed.q_target), ("joint positions", seed.q)):
@@ -162,7 +166,8 @@ def _pose_faults(poses: np.ndarray) -> list[str]:
     bad = np.flatnonzero(error > _RIGID_TOLERANCE)
     if bad.size:
         return [
-            f"pose at frame {bad[0]} is no rigid transform ({bad.size} such frames); rotation must be orthonormal, det +1"
+            f"pose at frame {bad[0]} is no rigid transform ({bad.size} such frames); rotation must be orthonormal, "
+            f"det +1"
         ]
     return []
 
@@ -291,7 +296,8 @@ def _read_demo(group: h5py.Group, where: str, config: Config, faults: list[str])
     stored_task = str(attrs.get("task", config.task.name))
     if stored_task != config.task.name:
         faults.append(
-            f"{where}: recorded for task {stored_task!r}, the active one is {config.task.name!r}; --set task.name={stored_task}"
+            f"{where}: recorded for task {stored_task!r}, the active one is {config.task.name!r}; --set "
+            f"task.name={stored_task}"
         )
         return None
     if "success" in attrs and not attrs["success"]:
@@ -328,8 +334,8 @@ def _with_bool_signals(seed: SeedDemo) -> SeedDemo:
 
 
 def _objects_in_base(group: h5py.Group, objects: dict[str, np.ndarray], where: str) -> dict[str, np.ndarray]:
-    """Poses (T, 7) or (T, 4, 4) as T_base_obj (T, 4, 4). Isaac Lab stores poses of objects and of the robot's root in the frame
-    of the environment; a file without a root pose has poses in the base already."""
+    """Poses (T, 7) or (T, 4, 4) as T_base_obj (T, 4, 4). Isaac Lab stores poses of objects and of the robot's root in
+    the frame of the environment; a file without a root pose has poses in the base already."""
     stored = _find(group, _BASE_POSES)
     T_env_base = None if stored is None else _as_matrices(_numbers(stored, where), "robot root pose", where)[0]
     result = {}
@@ -346,13 +352,15 @@ def _as_matrices(poses: np.ndarray, label: str, where: str) -> np.ndarray:
         if not (length_error < _RIGID_TOLERANCE).all():  # also catches nan
             frame = int(np.argmax(~(length_error < _RIGID_TOLERANCE)))
             raise DataError(
-                f"{where}: {label}: pose at frame {frame} is no rigid transform (quaternion {poses[frame, 3:]} not of length 1)"
+                f"{where}: {label}: pose at frame {frame} is no rigid transform (quaternion {poses[frame, 3:]} not "
+                f"of length 1)"
             )
         return pose_from_pos_quat(poses)
     if poses.ndim == 3 and poses.shape[1:] == (4, 4):
         return poses
     raise DataError(
-        f"{where}: {label}: poses have shape {poses.shape}; needed are (T, 4, 4) matrices or (T, 7) position and quaternion w x y z"
+        f"{where}: {label}: poses have shape {poses.shape}; needed are (T, 4, 4) matrices or (T, 7) position and "
+        f"quaternion w x y z"
     )
 
 

@@ -7,9 +7,10 @@ Files of the SO-101 world carry no unit. Four are met in practice (docs/seeds.md
 * radians;
 * pseudo_radians: normalised values / 100 * pi, the jaw / 100 * 1.7. Look like radians, are not.
 
-The strongest witness is the encoder. Angles are whole servo ticks, so the values of a joint lie on a lattice. In degrees and
-radians its spacing is one tick for every joint; in the other two it is the inverse of that joint's calibrated range, which
-therefore can be read off the file, exactly. Ranges and clamps decide most of the rest; what they leave open is refused.
+The strongest witness is the encoder. Angles are whole servo ticks, so the values of a joint lie on a lattice. In
+degrees and radians its spacing is one tick for every joint; in the other two it is the inverse of that joint's
+calibrated range, which therefore can be read off the file, exactly. Ranges and clamps decide most of the rest; what
+they leave open is refused.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ def detect_units(
     if declared is not None:
         if witness.against[declared]:
             raise DataError(
-                f"{where}: declared as {declared} (teleop.recordings.units), but {'; '.join(witness.against[declared][:3])}. "
+                f"{where}: declared as {declared} (teleop.recordings.units), but "
+                f"{'; '.join(witness.against[declared][:3])}. "
                 f"The numbers fit: {', '.join(witness.possible) or 'no known unit'}"
             )
         return UnitDecision(declared, ("declared by teleop.recordings.units",), witness.spans(declared, joint_names))
@@ -82,7 +84,8 @@ def detect_units(
     if len(chosen) > 1:
         raise DataError(
             f"{where}: cannot tell whether the joints are in {' or '.join(chosen)}; which is it? Answer with "
-            f"--set teleop.recordings.units={'|'.join(chosen)}. What the numbers say: {'; '.join(evidence) or 'nothing decisive'}"
+            f"--set teleop.recordings.units={'|'.join(chosen)}. What the numbers say: "
+            f"{'; '.join(evidence) or 'nothing decisive'}"
         )
     return UnitDecision(chosen[0], tuple(evidence), witness.spans(chosen[0], joint_names))
 
@@ -90,8 +93,8 @@ def detect_units(
 def detect_recording_units(recordings: Sequence[Recording], config: Config) -> list[UnitDecision]:
     """One decision a recording, of one common unit; `spans_ticks` are those of the measured joints (the follower).
 
-    Episodes that are silent by themselves follow the others of the same source. Episodes with equal ranges in all joints
-    that both show are taken as one calibration, and lend each other the ranges a resting joint did not show.
+    Episodes that are silent by themselves follow the others of the same source. Episodes with equal ranges in all
+    joints that both show are taken as one calibration, and lend each other the ranges a resting joint did not show.
 
     Raises:
         DataError: undecidable or contradictory, with the question to answer.
@@ -148,7 +151,8 @@ def _detect_one(recording: Recording, names: Sequence[str], config: Config, decl
     units = {decision.unit for decision in decisions.values()}
     if len(units) > 1:
         raise DataError(
-            f"{recording.name}: the measured joints look like {decisions['state'].unit}, the commands like {decisions['action'].unit}; "
+            f"{recording.name}: the measured joints look like {decisions['state'].unit}, the commands like "
+            f"{decisions['action'].unit}; "
             "declare the unit with --set teleop.recordings.units=... after checking the recorder"
         )
     if not units:
@@ -190,8 +194,8 @@ def to_radians(
 ) -> np.ndarray:
     """(T, 6) recorded values to joint angles in rad.
 
-    A joint whose calibrated range is known covers that many ticks around the middle of its nominal range in robot.yaml;
-    otherwise the nominal range is assumed. The jaw starts at its nominal lower end, where it is closed.
+    A joint whose calibrated range is known covers that many ticks around the middle of its nominal range in
+    robot.yaml; otherwise the nominal range is assumed. The jaw starts at its nominal lower end, where it is closed.
 
     Args:
         values: (T, 6) as recorded.
@@ -222,7 +226,8 @@ def to_radians(
 
 
 def clamped(values: np.ndarray, decision: UnitDecision) -> np.ndarray:
-    """(T, 6) bool: a body joint sits at the end of its calibrated range, where LeRobot clamps: the true angle lies beyond."""
+    """(T, 6) bool: a body joint sits at the end of its calibrated range, where LeRobot clamps: the true angle lies
+    beyond."""
     limit = {"normalised": 100.0, "pseudo_radians": np.pi}.get(decision.unit)
     result = np.zeros(np.shape(values), bool)
     if limit is not None:
