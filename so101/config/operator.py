@@ -32,6 +32,7 @@ class GraspStyle(Section):
     approach_m: Range
     lift_m: Range
     hover_m: Range
+    release_shift_m: Range
     retreat_m: Range
 
 

@@ -45,8 +45,20 @@ class SettleGate(Section):
     speed_tolerance_m_s: float = Field(gt=0)
     max_frames: int = Field(ge=0)
     correction_gain: float = Field(ge=0, le=1)
+    correction_damping: float = Field(gt=0)
     max_correction_rad: float = Field(ge=0)
+    worth_keeping: float = Field(gt=0, le=1)
     gripper_change_rad: float = Field(gt=0)
+
+
+class PlaceConfig(Section):
+    """Raises the last segment until the hand clears the container by `clearance_m`."""
+
+    clearance_m: float = Field(ge=0)
+    raise_step_m: float = Field(gt=0)
+    max_raise_m: float = Field(ge=0)
+    check_stride: int = Field(ge=1)
+    iterations: int = Field(ge=1)
 
 
 class SegmentConfig(Section):
@@ -101,6 +113,7 @@ class SkillgenConfig(Section):
     selection: SelectionConfig
     transit: TransitConfig
     gate: SettleGate
+    place: PlaceConfig
     segment: SegmentConfig
     causes: CauseThresholds
     smoothing: SmoothingConfig

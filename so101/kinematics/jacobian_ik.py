@@ -10,9 +10,11 @@ down continuously while the position is off (`adaptive_rotation`). Two formulati
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg.lapack import dposv
 
 from so101.config import Config
 from so101.config.ik import JacobianConfig
@@ -28,21 +30,25 @@ class IkResult(NamedTuple):
     iterations: int
 
 
+def _solve(A: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """x with A x = b for small symmetric positive definite A; LAPACK directly, numpy's wrapper costs more than the solve."""
+    return dposv(A, b)[1]
+
+
 def _rotation_error(R_target: np.ndarray, R_now: np.ndarray) -> np.ndarray:
     """Rotation vector (3,) in base axes that turns R_now into R_target; plain floats, this is the hot path."""
-    R = R_target @ R_now.T
-    vx, vy, vz = R[2, 1] - R[1, 2], R[0, 2] - R[2, 0], R[1, 0] - R[0, 1]
-    sine = 0.5 * (vx * vx + vy * vy + vz * vz) ** 0.5
-    cosine = 0.5 * (R[0, 0] + R[1, 1] + R[2, 2] - 1.0)
+    (r00, r01, r02), (r10, r11, r12), (r20, r21, r22) = (R_target @ R_now.T).tolist()
+    vx, vy, vz = r21 - r12, r02 - r20, r10 - r01
+    sine = 0.5 * math.sqrt(vx * vx + vy * vy + vz * vz)
+    cosine = 0.5 * (r00 + r11 + r22 - 1.0)
     if sine < 1e-9:
         if cosine > 0:
             return np.zeros(3)
-        diagonal = np.clip((np.diag(R) + 1.0) / 2.0, 0.0, None)  # half turn: axis from the symmetric part
-        axis = np.sqrt(diagonal)
-        k = int(np.argmax(axis))
+        R = np.array([[r00, r01, r02], [r10, r11, r12], [r20, r21, r22]])  # half turn: axis from the symmetric part
+        k = int(np.argmax(np.diag(R)))
         axis = R[:, k] + np.eye(3)[k]
         return np.pi * axis / np.linalg.norm(axis)
-    scale = 0.5 * float(np.arctan2(sine, cosine)) / sine
+    scale = 0.5 * math.atan2(sine, cosine) / sine
     return np.array([vx * scale, vy * scale, vz * scale])
 
 
@@ -57,7 +63,14 @@ class JacobianIk:
         self._w_rot = np.array([weights.rot_x, weights.rot_y, weights.rot_z])
         self._lower = self.kinematics.lower[:NUM_ARM_JOINTS]
         self._upper = self.kinematics.upper[:NUM_ARM_JOINTS]
-        self._eye3, self._eye5 = np.eye(3), np.eye(NUM_ARM_JOINTS)
+        self._position_first = self.settings.formulation == "position_first"
+        self._eye5, self._zero5 = np.eye(NUM_ARM_JOINTS), np.zeros(NUM_ARM_JOINTS)
+        self._damping_pos = self.settings.position_damping**2 * np.eye(3)
+        self._damping_rot = self.settings.damping**2 * np.eye(3)
+        self._damping_all = self.settings.damping**2 * self._eye5
+        self._right = np.empty((3, NUM_ARM_JOINTS + 1))
+        margin = self.settings.null_space.margin_rad
+        self._margin_low, self._margin_high = self._lower + margin, self._upper - margin
 
     def step(self, q: np.ndarray, T_base_target: np.ndarray) -> tuple[np.ndarray, float, float]:
         """One iteration: joint step dq (5,) rad, clamped, and the errors (m, rad) before it."""
@@ -65,8 +78,8 @@ class JacobianIk:
         position, rotation, J_pos, J_rot = self.kinematics.update_with_jacobian(q)
         e_pos = T_base_target[:3, 3] - position
         e_rot = _rotation_error(T_base_target[:3, :3], rotation)
-        pos_error = float(np.sqrt(e_pos @ e_pos))
-        rot_error = float(np.sqrt(e_rot @ e_rot))
+        pos_error = math.sqrt(e_pos @ e_pos)
+        rot_error = math.sqrt(e_rot @ e_rot)
         scale = 1.0
         if s.adaptive_rotation.enabled and pos_error > s.adaptive_rotation.threshold_m:
             scale = max(s.adaptive_rotation.threshold_m / pos_error, s.adaptive_rotation.floor)
@@ -75,8 +88,9 @@ class JacobianIk:
         w_rot = self._w_rot * scale
         bias = self._limit_bias(q)
         dq = self._joint_step(J_pos, J_rot, e_pos, e_rot, w_rot, bias)
-        beyond = np.minimum(np.maximum(dq, self._lower - q), self._upper - q)
-        if (beyond != dq).any():  # joints that hit a limit stop there, the others solve for what is left
+        after = q + dq
+        if (after < self._lower).any() or (after > self._upper).any():  # joints that hit a limit stop there, the others solve for what is left
+            beyond = np.minimum(np.maximum(dq, self._lower - q), self._upper - q)
             stopped = beyond != dq
             fixed = np.where(stopped, beyond, 0.0)
             J_pos_free, J_rot_free = np.where(stopped, 0.0, J_pos), np.where(stopped, 0.0, J_rot)
@@ -92,27 +106,28 @@ class JacobianIk:
         self, J_pos: np.ndarray, J_rot: np.ndarray, e_pos: np.ndarray, e_rot: np.ndarray, w_rot: np.ndarray, bias: np.ndarray
     ) -> np.ndarray:
         """Unclamped dq (5,) rad of the chosen formulation; `bias` (5,) is the wish of the null space."""
-        s = self.settings
-        damping2 = s.damping * s.damping
-        if s.formulation == "position_first":
-            damping2_pos = s.position_damping * s.position_damping
-            P = np.linalg.solve(J_pos @ J_pos.T + damping2_pos * self._eye3, np.column_stack([J_pos, self._w_pos * e_pos]))
-            dq = J_pos.T @ P[:, -1]
-            N = self._eye5 - J_pos.T @ P[:, :-1]
-            A = (w_rot[:, None] * J_rot) @ N
-            r = w_rot * (e_rot - J_rot @ dq)
-            return dq + N @ (A.T @ np.linalg.solve(A @ A.T + damping2 * self._eye3, r) + bias)
-        J = np.vstack([self._w_pos[:, None] * J_pos, w_rot[:, None] * J_rot])
+        if self._position_first:
+            right = self._right
+            right[:, :NUM_ARM_JOINTS] = J_pos
+            right[:, NUM_ARM_JOINTS] = self._w_pos * e_pos
+            J_pos_T = J_pos.T
+            P = J_pos_T @ _solve(J_pos @ J_pos_T + self._damping_pos, right)  # (5, 6)
+            dq = P[:, NUM_ARM_JOINTS]
+            N = self._eye5 - P[:, :NUM_ARM_JOINTS]
+            J_null = (w_rot[:, None] * J_rot) @ N
+            left = w_rot * (e_rot - J_rot @ dq)
+            return dq + N @ (J_null.T @ _solve(J_null @ J_null.T + self._damping_rot, left[:, None])[:, 0] + bias)
+        J = np.concatenate([self._w_pos[:, None] * J_pos, w_rot[:, None] * J_rot])
         e = np.concatenate([self._w_pos * e_pos, w_rot * e_rot])
-        return np.linalg.solve(J.T @ J + damping2 * self._eye5, J.T @ e + damping2 * bias)
+        right = J.T @ e + self.settings.damping**2 * bias
+        return _solve(J.T @ J + self._damping_all, right[:, None])[:, 0]
 
     def _limit_bias(self, q: np.ndarray) -> np.ndarray:
         """Push (5,) rad away from joint limits, zero outside the margin."""
-        null = self.settings.null_space
-        inside = null.margin_rad
-        low = np.maximum(self._lower + inside - q, 0.0)
-        high = np.maximum(q - self._upper + inside, 0.0)
-        return null.gain * (low - high)
+        low, high = self._margin_low - q, q - self._margin_high
+        if low.max() <= 0.0 and high.max() <= 0.0:
+            return self._zero5
+        return self.settings.null_space.gain * (np.maximum(low, 0.0) - np.maximum(high, 0.0))
 
     def solve(self, q: np.ndarray, T_base_target: np.ndarray, iterations: int | None = None) -> IkResult:
         """Iterate from q (5,) rad. The errors returned are those of the returned joints.
@@ -132,4 +147,4 @@ class JacobianIk:
         position, rotation = self.kinematics.update(q)
         e_pos = T_base_target[:3, 3] - position
         e_rot = _rotation_error(T_base_target[:3, :3], rotation)
-        return IkResult(q, float(np.sqrt(e_pos @ e_pos)), float(np.sqrt(e_rot @ e_rot)), limit)
+        return IkResult(q, math.sqrt(e_pos @ e_pos), math.sqrt(e_rot @ e_rot), limit)

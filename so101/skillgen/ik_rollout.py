@@ -31,6 +31,13 @@ from so101.tasks.success import judge
 ARM = slice(0, 5)
 
 
+def _raised(T: np.ndarray, lift_m: float) -> np.ndarray:
+    """Poses (n, 4, 4) moved up by lift_m."""
+    T = T.copy()
+    T[:, 2, 3] += lift_m
+    return T
+
+
 class AttemptFailed(Exception):
     """Stops an attempt with a named cause."""
 
@@ -223,6 +230,9 @@ class AttemptRunner:
     def _replay(self, segment: Segment, T_target: np.ndarray, T_wanted: np.ndarray, held: HeldObject | None) -> None:
         gate, limits = self.settings.gate, self.settings.causes
         q_plan = self._plan(T_target, held, segment)
+        if held is not None and (lift := self._raise_needed(q_plan, T_target, segment, held)):
+            T_target, T_wanted = _raised(T_target, lift), _raised(T_wanted, lift)
+            q_plan = self._plan(T_target, held, segment)
         starts = {start for start, _ in jaw_changes(segment.jaw_target, gate.gripper_change_rad)} | {segment.anchor}
         jaw_offset = self._command[5] - segment.jaw_target[0] if held is not None else 0.0
         released = False
@@ -233,6 +243,8 @@ class AttemptRunner:
                 released = released or (held is not None and t == segment.anchor)
             if released:
                 jaw_offset = 0.0
+            if held is not None and t > segment.release_end:
+                self._offset *= 1.0 - gate.correction_gain
             self._send(q, segment.jaw_target[t] + jaw_offset, noisy=t < segment.anchor)
         subtask = segment.subtask
         if subtask.signal is not None:  # a grasp: it must be in the hand now
@@ -273,6 +285,22 @@ class AttemptRunner:
             raise AttemptFailed(causes.UNREACHABLE, position_error_m=worst)
         return np.array(rows)
 
+    def _raise_needed(self, q_plan: np.ndarray, T_target: np.ndarray, segment: Segment, held: HeldObject) -> float:
+        """How much higher [m] the path must run for the hand itself to clear the container where it lets go and backs out."""
+        s, checker = self.settings.place, self.transits.checker
+        rows = [*range(segment.anchor, len(q_plan), s.check_stride)] or [len(q_plan) - 1]
+        lift = 0.0
+        for row in rows:
+            while lift < s.max_raise_m:
+                T = T_target[row].copy()
+                T[2, 3] += lift
+                q = q_plan[row] if not lift else self.ik.solve(q_plan[row], T, s.iterations).q
+                near = checker.arm_distance(np.append(q, self._command[5]), segment.subtask.object, held)
+                if near >= s.clearance_m:
+                    break
+                lift += s.raise_step_m
+        return min(lift, s.max_raise_m)
+
     def _pivot_in_hand(self, held: HeldObject | None) -> np.ndarray | None:
         """Point of the held object that must follow the path, in the hand frame."""
         if held is None or not self.settings.held_object_correction:
@@ -280,21 +308,30 @@ class AttemptRunner:
         return held.T_ee_obj[:3, 3] + held.T_ee_obj[:3, :3] @ np.array(self.task.success.pivot_m)
 
     def _settle(self, q_hold: np.ndarray, T_wanted: np.ndarray) -> None:
-        """Hold, noise-free, until the measured hand stands still where the seed's hand stood; what gravity still takes is added."""
+        """Hold, noise-free, until the measured hand stands still where the seed's hand stood; what gravity still takes is added.
+        A hand that does not get nearer is held up by something: then nothing is added."""
         gate, sim = self.settings.gate, self.simulator
-        jaw = self._command[5]
+        jaw, offset_before = self._command[5], self._offset.copy()
         previous = sim.ee_pose(0)[:3, 3]
+        first = None
         for _ in range(gate.max_frames):
             self._send(q_hold, jaw, noisy=False)
             T_now = sim.ee_pose(0)
             speed = float(np.linalg.norm(T_now[:3, 3] - previous)) / self._dt
             previous = T_now[:3, 3]
             error = T_wanted[:3, 3] - T_now[:3, 3]
-            if float(np.linalg.norm(error)) < gate.position_tolerance_m and speed < gate.speed_tolerance_m_s:
+            distance = float(np.linalg.norm(error))
+            still = speed < gate.speed_tolerance_m_s
+            if distance < gate.position_tolerance_m and still:
                 return
-            J = sim.jacobian(self._command)[:3]
-            step = gate.correction_gain * J.T @ np.linalg.solve(J @ J.T + 1e-4 * np.eye(3), error)
-            self._offset = np.clip(self._offset + step, -gate.max_correction_rad, gate.max_correction_rad)
+            if still and first is None:
+                first = distance
+            if first is not None:
+                J = sim.jacobian(self._command)[:3]
+                step = gate.correction_gain * J.T @ np.linalg.solve(J @ J.T + gate.correction_damping * np.eye(3), error)
+                self._offset = np.clip(self._offset + step, -gate.max_correction_rad, gate.max_correction_rad)
+        if first is None or distance > gate.worth_keeping * first:
+            self._offset = offset_before
 
     # One frame
 

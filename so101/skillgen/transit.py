@@ -82,6 +82,13 @@ class CollisionChecker:
                     return False
         return True
 
+    def arm_distance(self, q: np.ndarray, name: str, held: HeldObject | None) -> float:
+        """Distance [m] of the arm's links at joints q (6,) to an object; the clearance when it is farther. `held` does not count."""
+        held_id = self._id[held.name] if held is not None else -1
+        target = self._id[name]
+        near = [d for (a, b), d in self.near(q, held).items() if b == target and a != held_id]
+        return min(near, default=self._settings.clearance_m)
+
     def _moves(self, body: int, held_id: int) -> bool:
         return body == held_id or not (self._is_static[body] or self._is_object[body])
 
@@ -93,7 +100,7 @@ class TransitPlanner:
         self.settings = config.skillgen.transit
         self._simulator, self._ik = simulator, ik
         self._dt = simulator.control_dt
-        self._checker = CollisionChecker(config, simulator)
+        self.checker = CollisionChecker(config, simulator)
         lag_s = [joint.lag_s for joint in config.robot.joints[:5]]
         self._decay = np.exp(-self._dt / np.array(lag_s))
 
@@ -107,10 +114,10 @@ class TransitPlanner:
         """
         q_from = np.asarray(q_from, float)
         q_to = self._goal(q_from, T_to)
-        self._checker.start(objects)
+        self.checker.start(objects)
         for via in self._candidates(q_from, q_to, T_to):
             path = self._timed([q_from, *via, q_to])
-            if self._checker.free(self._followed(q_from, path), jaw, held):
+            if self.checker.free(self._followed(q_from, path), jaw, held):
                 return path
         return None
 

@@ -138,7 +138,10 @@ class ScriptedOperator:
         self._pause(watch=True)
         self._open_jaw()
         self._pause()
-        T_away = T_place.copy()
+        T_clear = T_place.copy()  # the fixed jaw still touches: step aside first, or the retreat drags the object along
+        T_clear[:3, 3] -= rng.uniform(*style.release_shift_m) * T_place[:3, 2]
+        self._reach(T_clear, fine=True)
+        T_away = T_clear.copy()
         T_away[:3, 3] += -rng.uniform(*style.retreat_m) * horizontal(T_place[:3, 0]) * (style.kind == "axis")
         T_away[2, 3] += rng.uniform(*style.retreat_m) * (0.3 if style.kind == "axis" else 1.0)
         self._reach(T_away, fine=True)
