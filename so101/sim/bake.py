@@ -7,7 +7,6 @@ base frame here and nowhere else.
 from __future__ import annotations
 
 import importlib.util
-from functools import lru_cache
 from pathlib import Path
 
 import mujoco
@@ -184,12 +183,16 @@ def bake(config: Config, *, looks: bool = True, props: bool = True) -> mujoco.Mj
     return spec
 
 
-@lru_cache(maxsize=8)
-def _compiled(key: str, config_json: str, looks: bool, props: bool) -> mujoco.MjModel:
-    return bake(Config.model_validate_json(config_json), looks=looks, props=props).compile()
+_compiled: dict[tuple[str, bool, bool], mujoco.MjModel] = {}
+MAX_COMPILED = 8  # models a process keeps
 
 
 def baked_model(config: Config, *, looks: bool = False, props: bool = True) -> mujoco.MjModel:
-    """The compiled model, shared within the process by equal settings."""
+    """The compiled model, shared within the process by equal settings of the sections it is made from."""
     sections = ("robot", "scene", "task") + (("cameras", "render") if looks else ())
-    return _compiled(config.digest(*sections), config.model_dump_json(), looks, props)
+    key = (config.digest(*sections), looks, props)
+    if key not in _compiled:
+        while len(_compiled) >= MAX_COMPILED:
+            del _compiled[next(iter(_compiled))]
+        _compiled[key] = bake(config, looks=looks, props=props).compile()
+    return _compiled[key]
