@@ -335,7 +335,7 @@ def _read_csv(path: Path, name: str, config: Config) -> Recording:
         for i, c in enumerate(header)
         if i not in chosen["action"] + chosen["state"] and _joint_of(c, config) is not None
     ]
-    state_columns = chosen["state"] or plain or chosen["action"]
+    state_columns = chosen["state"] or plain or chosen["action"] or list(range(len(header)))
     state = _csv_joints(values, header, state_columns, config, f"{path}: state")
     action = _csv_joints(values, header, chosen["action"], config, f"{path}: action") if chosen["action"] else state
     return Recording(
