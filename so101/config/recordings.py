@@ -67,6 +67,7 @@ class ReplayConfig(Section):
     zero_spread_rad: tuple[float, float, float, float, float, float]
     full_span_ticks: tuple[int, int, int, int, int, int]
     max_spreads: float = Field(gt=0)
+    finger_clearance_m: float = Field(ge=0)
     approach_frames: int = Field(ge=1)
     base_clearance_m: float
     object_gap_m: float = Field(ge=0)

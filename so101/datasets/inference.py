@@ -171,7 +171,7 @@ def place_objects(
     """Object between the fingers when they closed, container under them when they opened, both upright on the table.
 
     The fingers of the last row pinch the object's height; along the pinch it lay where neither finger ran into it
-    while they came down around it, in the middle of what is possible.
+    while they came down around it, near the fixed finger against which it ended up.
 
     Args:
         q_approach: (N, 6) rad from before the approach to the moment when the jaw starts to close.
@@ -196,7 +196,8 @@ def place_objects(
     v = np.array([-u[1], u[0]])
     top = 2 * center_height - s.table_height_m
     low, high = _between_fingers(fingers, q_approach, u, v, spot, half, top)
-    spot = spot + (0.5 * (low + high) - u @ spot + shifts[0]) * u + shifts[1] * v
+    place = min(0.5 * (low + high), low + s.finger_clearance_m)
+    spot = spot + (place - u @ spot + shifts[0]) * u + shifts[1] * v
     yaw = np.arctan2(u[1], u[0])
     yaw -= np.pi / 2 * np.round(yaw / (np.pi / 2))  # a block has four equal sides
     container_height = s.table_height_m - bottom_m(config.scene.props[task.objects[container].prop])

@@ -455,7 +455,8 @@ def servo_commands(q: np.ndarray, config: Config) -> np.ndarray:
         mujoco.mj_inverse(model, data)
         torque = np.clip(data.qfrc_inverse[:6], -limit, limit)
         targets[row] = smooth[row] + (torque + velocity_gain * speed[row]) / stiffness
-    return np.concatenate([targets[1:], targets[-1:]])  # the command of a frame acts until the next one
+    following = np.concatenate([targets[1:], targets[-1:]])
+    return 0.5 * (targets + following)  # one command acts for a whole frame: the best is the one of its middle
 
 
 def _clear_of_arm_and_object(config: Config, objects: dict[str, np.ndarray], T_open: np.ndarray) -> np.ndarray:
