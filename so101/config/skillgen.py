@@ -62,10 +62,12 @@ class PlaceConfig(Section):
 
 
 class SegmentConfig(Section):
-    """Which part of a subtask is replayed: from `before_contact_frames` before the jaw first moves; idle frames slower than
-    `idle_speed_m_s` are dropped down to `keep_idle_frames` in a row."""
+    """Which part of a subtask is replayed: from `before_contact_frames` before the jaw first moves; idle frames slower
+    than
+    `idle_speed_m_s` are dropped down to `keep_idle_frames` in a row, then the rest is played `speed` times faster."""
 
     approach_distance_m: float = Field(ge=0)
+    speed: float = Field(ge=1)
     idle_speed_m_s: float = Field(ge=0)
     keep_idle_frames: int = Field(ge=0)
 

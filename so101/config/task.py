@@ -11,7 +11,8 @@ Range = tuple[float, float]
 
 
 class PlacementConfig(Section):
-    """Start pose of one object in `world` and its ranges. roll_rad turns about the object's own x axis (as Isaac Lab's reset
+    """Start pose of one object in `world` and its ranges. roll_rad turns about the object's own x axis (as Isaac Lab's
+    reset
     does), yaw_rad about world z; both after the nominal rotation."""
 
     prop: str
@@ -33,7 +34,8 @@ class PlacementConfig(Section):
 
 
 class SubtaskConfig(Section):
-    """One subtask: poses are replayed relative to `object`. `signal` ends it (none for the last); `held` is the object in
+    """One subtask: poses are replayed relative to `object`. `signal` ends it (none for the last); `held` is the object
+    in
     the jaw, whose pose in the hand is corrected for; offsets are added to the end, drawn inclusive, in frames."""
 
     name: str
@@ -44,7 +46,8 @@ class SubtaskConfig(Section):
 
 
 class GeometricFilter(Section):
-    """The loose filter (the blog's): horizontal distance to the container centre, height over its surface, upright cosine."""
+    """The loose filter (the blog's): horizontal distance to the container centre, height over its surface, upright
+    cosine."""
 
     max_horizontal_m: float = Field(gt=0)
     min_height_m: float
@@ -66,8 +69,10 @@ class StrictTest(Section):
 
 
 class SuccessConfig(Section):
-    """`object` must end in `container`. `openings_m`: xy of the container's openings in its frame; heights are measured from
-    its frame origin (strict) and from `surface_height_m` (geometric). `center_m`: its centre for the geometric filter. `pivot_m`: point of the object that must
+    """`object` must end in `container`. `openings_m`: xy of the container's openings in its frame; heights are
+    measured from
+    its frame origin (strict) and from `surface_height_m` (geometric). `center_m`: its centre for the geometric filter.
+    `pivot_m`: point of the object that must
     follow the retargeted path when the arm cannot serve its rotation."""
 
     object: str

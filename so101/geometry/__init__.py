@@ -11,8 +11,8 @@ from so101.geometry.se3 import (
     rotation_about_axis,
     rotation_angle,
     rotation_from_quat,
-    rotation_vector,
     rotation_from_rotation_vector,
+    rotation_vector,
 )
 
 __all__ = [

@@ -36,7 +36,8 @@ def rotation_from_quat(quat_wxyz: np.ndarray) -> np.ndarray:
 
 
 def quat_from_rotation(rotation: np.ndarray) -> np.ndarray:
-    """(..., 3, 3) to (..., 4) with w >= 0, by Shepperd's method (1978): the largest of w, x, y, z is found first, so the
+    """(..., 3, 3) to (..., 4) with w >= 0, by Shepperd's method (1978): the largest of w, x, y, z is found first, so
+    the
     square root never loses digits, neither near the identity nor at half turns."""
     R = np.asarray(rotation, float)
     d0, d1, d2 = R[..., 0, 0], R[..., 1, 1], R[..., 2, 2]
@@ -108,7 +109,8 @@ def interpolate_pose(T_A_B: np.ndarray, T_A_C: np.ndarray, fractions: np.ndarray
 def align_about_axis(R_A: np.ndarray, R_reference: np.ndarray, axis: np.ndarray) -> np.ndarray:
     """R_A turned about its own `axis` (unit, body frame) so that it is as close to R_reference as it can be.
 
-    Used for objects that look the same from every side of an axis (the vial). Maximises trace(R_reference^T R_A R(axis, a))
+    Used for objects that look the same from every side of an axis (the vial). Maximises trace(R_reference^T R_A
+    R(axis, a))
     over a: with M = R_reference^T R_A the optimum is a = -atan2(s, c), where s = axis . vee(M - M^T) and
     c = trace(M) - axis^T M axis.
     """

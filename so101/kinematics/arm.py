@@ -1,4 +1,5 @@
-"""Forward kinematics and Jacobian of the arm alone, in the base frame, from the baked model (no objects, no physics)."""
+"""Forward kinematics and Jacobian of the arm alone, in the base frame, from the baked model (no objects, no
+physics)."""
 
 from __future__ import annotations
 
@@ -28,9 +29,11 @@ class ArmKinematics:
         self.upper = np.array([joint.upper_rad for joint in joints])
 
     def update(self, q_arm: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Set (5,) or (6,) joints [rad]; returns views of p_base_ee (3,) m and R_base_ee (3, 3), valid until the next call.
+        """Set (5,) or (6,) joints [rad]; returns views of p_base_ee (3,) m and R_base_ee (3, 3), valid until the next
+        call.
 
-        The jaw angle is left at 0: it moves no frame of the arm, but it would reach the last bits of the Jacobian (by way of the
+        The jaw angle is left at 0: it moves no frame of the arm, but it would reach the last bits of the Jacobian (by
+        way of the
         centre of mass MuJoCo measures from) and make a solution depend on what was asked before.
         """
         self._qpos[:NUM_ARM_JOINTS] = q_arm[:NUM_ARM_JOINTS]
@@ -55,6 +58,7 @@ class ArmKinematics:
         return poses
 
     def jacobian(self, q: np.ndarray) -> np.ndarray:
-        """(5 or 6,) joints [rad] to (6, 5): rows [0:3] translation m/rad, [3:6] rotation, base axes, at the ee point."""
+        """(5 or 6,) joints [rad] to (6, 5): rows [0:3] translation m/rad, [3:6] rotation, base axes, at the ee
+        point."""
         _, _, translation, rotation = self.update_with_jacobian(np.asarray(q, float))
         return np.vstack([translation, rotation])

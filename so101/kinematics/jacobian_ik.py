@@ -1,10 +1,12 @@
 """Damped least squares IK for five joints.
 
-The arm has one direction fewer than a pose, so position comes first: rows of the error are weighted, and rotation is scaled
+The arm has one direction fewer than a pose, so position comes first: rows of the error are weighted, and rotation is
+scaled
 down continuously while the position is off (`adaptive_rotation`). Two formulations:
 
 - ``weighted``: dq = (J^T W J + l^2 I)^-1 J^T W e, one problem for all six rows;
-- ``position_first``: the position rows are served by their own damped pseudo-inverse, rotation only in what joint freedom
+- ``position_first``: the position rows are served by their own damped pseudo-inverse, rotation only in what joint
+freedom
   they leave (task priority, Nakamura 1987).
 """
 
@@ -31,7 +33,8 @@ class IkResult(NamedTuple):
 
 
 def _solve(A: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """x with A x = b for small symmetric positive definite A; LAPACK directly, numpy's wrapper costs more than the solve."""
+    """x with A x = b for small symmetric positive definite A; LAPACK directly, numpy's wrapper costs more than the
+    solve."""
     return dposv(A, b)[1]
 
 
@@ -89,13 +92,16 @@ class JacobianIk:
         bias = self._limit_bias(q)
         dq = self._joint_step(J_pos, J_rot, e_pos, e_rot, w_rot, bias)
         after = q + dq
-        if (after < self._lower).any() or (after > self._upper).any():  # joints that hit a limit stop there, the others solve for what is left
+        if (after < self._lower).any() or (
+            after > self._upper
+        ).any():  # joints that hit a limit stop there, the others solve for what is left
             beyond = np.minimum(np.maximum(dq, self._lower - q), self._upper - q)
             stopped = beyond != dq
             fixed = np.where(stopped, beyond, 0.0)
             J_pos_free, J_rot_free = np.where(stopped, 0.0, J_pos), np.where(stopped, 0.0, J_rot)
             dq = fixed + np.where(
-                stopped, 0.0, self._joint_step(J_pos_free, J_rot_free, e_pos - J_pos @ fixed, e_rot - J_rot @ fixed, w_rot, bias)
+                stopped, 0.0, self._joint_step(J_pos_free, J_rot_free, e_pos - J_pos @ fixed, e_rot - J_rot @ fixed,
+                w_rot, bias)
             )  # fmt: skip
         largest = float(np.abs(dq).max())
         if largest > s.max_delta_q_rad:
@@ -103,7 +109,13 @@ class JacobianIk:
         return dq, pos_error, rot_error
 
     def _joint_step(
-        self, J_pos: np.ndarray, J_rot: np.ndarray, e_pos: np.ndarray, e_rot: np.ndarray, w_rot: np.ndarray, bias: np.ndarray
+        self,
+        J_pos: np.ndarray,
+        J_rot: np.ndarray,
+        e_pos: np.ndarray,
+        e_rot: np.ndarray,
+        w_rot: np.ndarray,
+        bias: np.ndarray,
     ) -> np.ndarray:
         """Unclamped dq (5,) rad of the chosen formulation; `bias` (5,) is the wish of the null space."""
         if self._position_first:

@@ -1,6 +1,7 @@
 """Bake the twin: the stock SO-101 plus jaw boxes, table and the props of a task, as one MuJoCo model.
 
-The robot base is the origin of the model (see `so101.sim.base`): world positions of the configuration are moved into the
+The robot base is the origin of the model (see `so101.sim.base`): world positions of the configuration are moved into
+the
 base frame here and nowhere else.
 """
 
@@ -152,7 +153,11 @@ def bake(config: Config, *, looks: bool = True, props: bool = True) -> mujoco.Mj
     option.cone = _CONES[physics.cone]
     option.impratio = physics.impratio
     option.solver = _SOLVERS[physics.solver]
-    option.iterations, option.ls_iterations, option.tolerance = physics.iterations, physics.ls_iterations, physics.tolerance
+    option.iterations, option.ls_iterations, option.tolerance = (
+        physics.iterations,
+        physics.ls_iterations,
+        physics.tolerance,
+    )
     option.gravity = physics.gravity_m_s2
     try:
         _bake_arm(spec, config)

@@ -43,7 +43,9 @@ class MujocoSimulator:
         base = configured_base(config) if T_world_base is None else np.asarray(T_world_base, float)
         self.T_world_base = np.broadcast_to(base, (num_envs, 4, 4)).copy()
         if np.abs(self.T_world_base[:, 2, :3] - [0, 0, 1]).max() > 1e-9:
-            raise SimulationError("T_world_base must be a translation and a turn about the vertical: gravity is fixed in base")
+            raise SimulationError(
+                "T_world_base must be a translation and a turn about the vertical: gravity is fixed in base"
+            )
         self.kinematics = ArmKinematics(config)
         self.substeps = config.scene.physics.substeps
         self.control_dt = 1.0 / config.scene.physics.control_hz
@@ -132,7 +134,9 @@ class MujocoSimulator:
 
     def set_physics_state(self, env: int, state: np.ndarray) -> None:
         if np.shape(state) != (self.physics_state_size,):
-            raise SimulationError(f"physics state has shape {np.shape(state)}; this model needs ({self.physics_state_size},)")
+            raise SimulationError(
+                f"physics state has shape {np.shape(state)}; this model needs ({self.physics_state_size},)"
+            )
         mujoco.mj_setState(self.model, self.data[env], np.asarray(state, float), _STATE_WITH_WARMSTART)
 
     def full_physics(self, env: int) -> np.ndarray:

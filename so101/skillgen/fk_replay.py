@@ -11,7 +11,8 @@ from so101.kinematics.arm import ArmKinematics
 
 
 class EePath(NamedTuple):
-    """End-effector path of a seed in base: T_base_target (T, 4, 4) of the leader targets, T_base_ee (T, 4, 4) as measured."""
+    """End-effector path of a seed in base: T_base_target (T, 4, 4) of the leader targets, T_base_ee (T, 4, 4) as
+    measured."""
 
     T_base_target: np.ndarray
     T_base_ee: np.ndarray

@@ -59,7 +59,8 @@ def _on_disk(config: Config, run: RunFolder) -> dict[int, tuple[bool, str]]:
 
 
 class _Prefix:
-    """The attempts 0..n-1 that are all done, and how many of them are kept: what counts, whatever order workers finish in."""
+    """The attempts 0..n-1 that are all done, and how many of them are kept: what counts, whatever order workers finish
+    in."""
 
     def __init__(self, done: dict[int, tuple[bool, str]], target: int | None) -> None:
         self.done, self.target = done, target
@@ -79,9 +80,11 @@ class _Prefix:
 def generate(
     config: Config, run: RunFolder, reporter: Reporter, workers: int, *, target: int | None = None
 ) -> StageResult:
-    """Make attempts 0, 1, 2, ... until `target` of them are kept (with `generation_guarantee`) or `max_attempts` are made.
+    """Make attempts 0, 1, 2, ... until `target` of them are kept (with `generation_guarantee`) or `max_attempts` are
+    made.
 
-    The outcome is that of the shortest such run of attempt numbers: with any number of workers, and after any interruption, the
+    The outcome is that of the shortest such run of attempt numbers: with any number of workers, and after any
+    interruption, the
     same files remain.
 
     Args:
@@ -130,4 +133,3 @@ def _summary(config: Config, done: dict[int, tuple[bool, str]], prefix: _Prefix)
         "causes": dict(sorted(Counter(cause for kept, cause in done.values() if cause).items())),
         "exhausted": prefix.length >= config.skillgen.max_attempts and not prefix.reached,
     }
-

@@ -90,13 +90,16 @@ class AttemptRunner:
             except DataError as error:
                 faults.append(str(error))
         if not self._usable:
-            raise DataError("no seed can be cut into the task's subtasks:\n" + "\n".join(faults or ["there are no seeds"]))
+            raise DataError(
+                "no seed can be cut into the task's subtasks:\n" + "\n".join(faults or ["there are no seeds"])
+            )
 
     def _segment(self, seed: SeedDemo, index: int, offset: int) -> Segment:
         key = (seed.name, index, offset)
         if key not in self._segments:
             self._segments[key] = cut_segment(
-                seed, self._paths[seed.name], self.task, index, offset, self.settings.segment, self.settings.gate.gripper_change_rad
+                seed, self._paths[seed.name], self.task, index, offset, self.settings.segment,
+                self.settings.gate.gripper_change_rad
             )  # fmt: skip
         return self._segments[key]
 
@@ -198,7 +201,8 @@ class AttemptRunner:
         return target, wanted
 
     def _free_turn(self, T_base_ee: np.ndarray, held: HeldObject, axis_in_obj: np.ndarray) -> np.ndarray:
-        """(4, 4) turn of base-frame space about the held object's symmetry axis, where it is let go, that points the hand along
+        """(4, 4) turn of base-frame space about the held object's symmetry axis, where it is let go, that points the
+        hand along
         the arm's own plane. The object does not care; the arm has no joint for the heading of the hand."""
         T_base_obj = T_base_ee @ held.T_ee_obj
         center, axis = T_base_obj[:3, 3], T_base_obj[:3, :3] @ axis_in_obj
@@ -215,9 +219,7 @@ class AttemptRunner:
         """The jaw takes the segment's first angle on the way, unless it holds something."""
         if held is not None:
             jaw = float(self._command[5])
-        path = self.transits.plan(
-            self._command[ARM], T_to, jaw, held, object_poses(self.simulator, 0)
-        )
+        path = self.transits.plan(self._command[ARM], T_to, jaw, held, object_poses(self.simulator, 0))
         if path is None:
             raise AttemptFailed(causes.RACK_COLLISION)
         jaws = np.linspace(self._command[5], jaw, len(path) + 1)[1:]
@@ -254,8 +256,10 @@ class AttemptRunner:
                 raise AttemptFailed(causes.SLIPPED if ever else causes.GRASP_MISSED, lifted_m=lifted)
 
     def _plan(self, T_target: np.ndarray, held: HeldObject | None, segment: Segment) -> np.ndarray:
-        """IK along a segment, (n, 5). With an object in the hand, its pivot is what follows the path: rotation the arm cannot
-        serve would otherwise swing the far end of the object away. The retreat after letting go ends where the arm's reach ends."""
+        """IK along a segment, (n, 5). With an object in the hand, its pivot is what follows the path: rotation the arm
+        cannot
+        serve would otherwise swing the far end of the object away. The retreat after letting go ends where the arm's
+        reach ends."""
         limits = self.settings.causes
         pivot = self._pivot_in_hand(held)
         release_end = segment.release_end if held is not None else len(T_target)
@@ -286,7 +290,8 @@ class AttemptRunner:
         return np.array(rows)
 
     def _raise_needed(self, q_plan: np.ndarray, T_target: np.ndarray, segment: Segment, held: HeldObject) -> float:
-        """How much higher [m] the path must run for the hand itself to clear the container where it lets go and backs out."""
+        """How much higher [m] the path must run for the hand itself to clear the container where it lets go and backs
+        out."""
         s, checker = self.settings.place, self.transits.checker
         rows = [*range(segment.anchor, len(q_plan), s.check_stride)] or [len(q_plan) - 1]
         lift = 0.0
@@ -308,7 +313,8 @@ class AttemptRunner:
         return held.T_ee_obj[:3, 3] + held.T_ee_obj[:3, :3] @ np.array(self.task.success.pivot_m)
 
     def _settle(self, q_hold: np.ndarray, T_wanted: np.ndarray) -> None:
-        """Hold, noise-free, until the measured hand stands still where the seed's hand stood; what gravity still takes is added.
+        """Hold, noise-free, until the measured hand stands still where the seed's hand stood; what gravity still takes
+        is added.
         A hand that does not get nearer is held up by something: then nothing is added."""
         gate, sim = self.settings.gate, self.simulator
         jaw, offset_before = self._command[5], self._offset.copy()
@@ -328,7 +334,9 @@ class AttemptRunner:
                 first = distance
             if first is not None:
                 J = sim.jacobian(self._command)[:3]
-                step = gate.correction_gain * J.T @ np.linalg.solve(J @ J.T + gate.correction_damping * np.eye(3), error)
+                step = (
+                    gate.correction_gain * J.T @ np.linalg.solve(J @ J.T + gate.correction_damping * np.eye(3), error)
+                )
                 self._offset = np.clip(self._offset + step, -gate.max_correction_rad, gate.max_correction_rad)
         if first is None or distance > gate.worth_keeping * first:
             self._offset = offset_before

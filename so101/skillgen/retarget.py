@@ -1,4 +1,5 @@
-"""Carry end-effector paths from a seed's object pose to a new one. Pure tensor algebra: no simulator, any batch size."""
+"""Carry end-effector paths from a seed's object pose to a new one. Pure tensor algebra: no simulator, any batch
+size."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from so101.geometry.se3_torch import invert_pose, quat_from_rotation, rotation_f
 
 
 def object_shift(T_base_obj_new: Tensor, T_base_obj_seed: Tensor) -> Tensor:
-    """dT = T_new T_seed^-1, (..., 4, 4): the motion of base-frame space that carries the seed's object onto the new one."""
+    """dT = T_new T_seed^-1, (..., 4, 4): the motion of base-frame space that carries the seed's object onto the new
+    one."""
     return T_base_obj_new @ invert_pose(T_base_obj_seed)
 
 

@@ -19,7 +19,9 @@ def align_symmetric(T_A_obj: np.ndarray, T_reference: np.ndarray, symmetry_axis:
     return aligned
 
 
-def pose_distance(T_A: np.ndarray, T_B: np.ndarray, settings: SelectionConfig, symmetry_axis: np.ndarray | None) -> float:
+def pose_distance(
+    T_A: np.ndarray, T_B: np.ndarray, settings: SelectionConfig, symmetry_axis: np.ndarray | None
+) -> float:
     """Weighted metres plus radians between two object poses; turns about the symmetry axis do not count."""
     T_A = align_symmetric(T_A, T_B, symmetry_axis)
     shift = float(np.linalg.norm(T_A[:3, 3] - T_B[:3, 3]))

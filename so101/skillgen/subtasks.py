@@ -53,12 +53,16 @@ def subtask_ends(seed: SeedDemo, task: TaskDefinition) -> list[int]:
             break
         if subtask.signal not in seed.signals:
             known = ", ".join(sorted(seed.signals)) or "none"
-            raise DataError(f"seed {seed.name}: signal {subtask.signal!r} of subtask {subtask.name!r} is missing; it has: {known}")
+            raise DataError(
+                f"seed {seed.name}: signal {subtask.signal!r} of subtask {subtask.name!r} is missing; it has: {known}"
+            )
         signal = np.asarray(seed.signals[subtask.signal], bool)
         edges = np.flatnonzero(signal[1:] & ~signal[:-1]) + 1
         edges = edges[edges > (ends[-1] if ends else 0)]
         if not len(edges):
-            raise DataError(f"seed {seed.name}: signal {subtask.signal!r} never rises from 0 to 1 after the subtask before")
+            raise DataError(
+                f"seed {seed.name}: signal {subtask.signal!r} never rises from 0 to 1 after the subtask before"
+            )
         ends.append(int(edges[0]))
     return ends
 
@@ -94,9 +98,16 @@ def _without_idling(path: np.ndarray, jaw: np.ndarray, settings: SegmentConfig, 
 
 
 def cut_segment(
-    seed: SeedDemo, path: EePath, task: TaskDefinition, index: int, end_offset: int, settings: SegmentConfig, jaw_threshold_rad: float
+    seed: SeedDemo,
+    path: EePath,
+    task: TaskDefinition,
+    index: int,
+    end_offset: int,
+    settings: SegmentConfig,
+    jaw_threshold_rad: float,
 ) -> Segment:
-    """The segment of subtask `index`: from where the hand last comes within `approach_distance_m` of where the jaw acts, to
+    """The segment of subtask `index`: from where the hand last comes within `approach_distance_m` of where the jaw
+    acts, to
     the subtask's end plus `end_offset` frames; a last subtask ends once the hand is that far away again."""
     subtask = task.subtasks[index]
     ends = subtask_ends(seed, task)
@@ -106,7 +117,9 @@ def cut_segment(
     jaw = seed.q_target[first:last, -1]
     changes = jaw_changes(jaw, jaw_threshold_rad)
     if not changes:
-        raise DataError(f"seed {seed.name}: the jaw does not move in subtask {subtask.name!r} (frames {first} to {last})")
+        raise DataError(
+            f"seed {seed.name}: the jaw does not move in subtask {subtask.name!r} (frames {first} to {last})"
+        )
     anchor = first + changes[-1][0]
     distance = np.linalg.norm(path.T_base_target[:, :3, 3] - path.T_base_target[anchor, :3, 3], axis=-1)
     far_before = np.flatnonzero(distance[first:anchor] > settings.approach_distance_m)
@@ -114,7 +127,10 @@ def cut_segment(
     if index == len(task.subtasks) - 1:
         far_after = np.flatnonzero(distance[anchor:last] > settings.approach_distance_m)
         last = anchor + int(far_after[0]) if len(far_after) else last
-    keep = start + _without_idling(path.T_base_target[start:last], seed.q_target[start:last, -1], settings, 1.0 / seed.fps)
+    keep = start + _without_idling(
+        path.T_base_target[start:last], seed.q_target[start:last, -1], settings, 1.0 / seed.fps
+    )
+    keep = keep[np.round(np.arange(0, len(keep), settings.speed)).astype(int).clip(max=len(keep) - 1)]
     held = None
     if subtask.held is not None:
         T_ee_base = np.linalg.inv(path.T_base_ee[start])

@@ -1,4 +1,5 @@
-"""Interpolated motion between skill segments, checked in the twin against everything the arm and the held object could hit."""
+"""Interpolated motion between skill segments, checked in the twin against everything the arm and the held object could
+hit."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from so101.config import Config
 from so101.geometry import pose_from_pos_quat
 from so101.kinematics import IkBackend
 from so101.sim.mujoco_sim import MujocoSimulator
+
 
 @dataclass(frozen=True)
 class HeldObject:
@@ -63,7 +65,9 @@ class CollisionChecker:
             return {}
         held_id = self._id[held.name] if held is not None else -1
         found: dict[tuple[int, int], float] = {}
-        for (a, b), distance in zip(model.geom_bodyid[data.contact.geom].tolist(), data.contact.dist.tolist(), strict=True):
+        for (a, b), distance in zip(
+            model.geom_bodyid[data.contact.geom].tolist(), data.contact.dist.tolist(), strict=True
+        ):
             moves_a, moves_b = self._moves(a, held_id), self._moves(b, held_id)
             if moves_a != moves_b:
                 pair = (a, b) if moves_a else (b, a)
@@ -71,7 +75,8 @@ class CollisionChecker:
         return found
 
     def free(self, path: np.ndarray, jaw: float, held: HeldObject | None) -> bool:
-        """Whether (n, 5) arm joints keep the clearance. Pairs that are near at either end (the object being approached, the mat
+        """Whether (n, 5) arm joints keep the clearance. Pairs that are near at either end (the object being
+        approached, the mat
         under a lifted object) and the table need only not penetrate."""
         s = self._settings
         rows = np.column_stack([path, np.full(len(path), jaw)])
@@ -83,7 +88,8 @@ class CollisionChecker:
         return True
 
     def arm_distance(self, q: np.ndarray, name: str, held: HeldObject | None) -> float:
-        """Distance [m] of the arm's links at joints q (6,) to an object; the clearance when it is farther. `held` does not count."""
+        """Distance [m] of the arm's links at joints q (6,) to an object; the clearance when it is farther. `held` does
+        not count."""
         held_id = self._id[held.name] if held is not None else -1
         target = self._id[name]
         near = [d for (a, b), d in self.near(q, held).items() if b == target and a != held_id]
@@ -109,7 +115,8 @@ class TransitPlanner:
     ) -> np.ndarray | None:
         """(n, 5) joint path [rad] that ends at T_to (4, 4), or None when every candidate comes too near something.
 
-        Candidates, first free one wins: straight in joint space; then by way of the goal with the pan joint turned back towards
+        Candidates, first free one wins: straight in joint space; then by way of the goal with the pan joint turned
+        back towards
         where the arm is now, raised a little more each time.
         """
         q_from = np.asarray(q_from, float)
@@ -156,10 +163,13 @@ class TransitPlanner:
         return np.array(rows)
 
     def _timed(self, corners: list[np.ndarray]) -> np.ndarray:
-        """One row a frame along straight joint-space legs: speed limit of the fastest joint, eased ends, rounded corners."""
+        """One row a frame along straight joint-space legs: speed limit of the fastest joint, eased ends, rounded
+        corners."""
         s = self.settings
         knots = np.array(corners)
-        clock = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(knots, axis=0)).max(1) / (s.max_joint_speed_rad_s * self._dt))])
+        clock = np.concatenate(
+            [[0.0], np.cumsum(np.abs(np.diff(knots, axis=0)).max(1) / (s.max_joint_speed_rad_s * self._dt))]
+        )
         n = max(s.min_frames, int(np.ceil(clock[-1] * s.ease_factor)))
         u = np.arange(1, n + 1) / n
         eased = u + (u**3 * (10 - 15 * u + 6 * u * u) - u) * s.ease

@@ -1,7 +1,10 @@
-"""A scripted operator: moves the six leader joints the way a person does, watching the twin, and keeps the takes that worked.
+"""A scripted operator: moves the six leader joints the way a person does, watching the twin, and keeps the takes that
+worked.
 
-Cartesian waypoints of a pick-and-place are reached by sub-movements with minimum-jerk speed (Flash and Hogan 1985), random
-speed, overshoot with a correction, pauses, and hand tremor on the joints. Near objects the person corrects what is seen to be
+Cartesian waypoints of a pick-and-place are reached by sub-movements with minimum-jerk speed (Flash and Hogan 1985),
+random
+speed, overshoot with a correction, pauses, and hand tremor on the joints. Near objects the person corrects what is
+seen to be
 off, which is how gravity sag of the follower ends up compensated in the recorded leader targets.
 """
 
@@ -51,7 +54,9 @@ class ScriptedOperator:
         self.settings = config.teleop.operator
         if config.task.name not in self.settings.styles:
             known = ", ".join(sorted(self.settings.styles))
-            raise ConfigError(f"teleop.yaml: operator.styles has no entry for task {config.task.name!r}; it has: {known}")
+            raise ConfigError(
+                f"teleop.yaml: operator.styles has no entry for task {config.task.name!r}; it has: {known}"
+            )
         self.style: GraspStyle = self.settings.styles[config.task.name]
         self.simulator = MujocoSimulator(config)
         self.ik = make_ik(config, self.simulator.kinematics)
@@ -201,7 +206,8 @@ class ScriptedOperator:
         raise TakeFailed("place out of reach")
 
     def _beside(self, T_hover: np.ndarray) -> np.ndarray:
-        """The hover pose swung back about the pan axis to where the hand is now: raise and turn here, then swing across."""
+        """The hover pose swung back about the pan axis to where the hand is now: raise and turn here, then swing
+        across."""
         pan = np.array([*self.settings.pan_axis_m, 0.0])
         now, then = self._T[:3, 3] - pan, T_hover[:3, 3] - pan
         swing = np.arctan2(now[1], now[0]) - np.arctan2(then[1], then[0])
@@ -301,7 +307,8 @@ class ScriptedOperator:
                 raise TakeFailed("grasp missed")
             self._jaw = max(self._jaw - step, lower)
             self._frame_step(self._T, watch=True)
-        self._move_jaw(max(float(self.simulator.joint_positions(0)[5]) - self.style.squeeze_rad, lower))
+        squeezed = float(self.simulator.joint_positions(0)[5]) - self.style.squeeze_rad
+        self._move_jaw(max(min(self._jaw, squeezed), lower))
 
 
 @functools.cache
@@ -340,8 +347,9 @@ def operator_seeds(config: Config, reporter: Reporter, workers: int) -> list[See
                 kept[seed] = result
                 reporter.advance(1, f"take {seed}")
     if len(kept) < settings.num_demos:
+        why = ", ".join(sorted(set(causes)))
         raise InsufficientDemosError(
-            f"the scripted operator got {len(kept)} of {settings.num_demos} demos in {limit} takes ({', '.join(sorted(set(causes)))}); "
+            f"the scripted operator got {len(kept)} of {settings.num_demos} demos in {limit} takes ({why}); "
             "check the placement ranges in task.yaml against the arm's reach"
         )
     return [kept[seed] for seed in sorted(kept)]

@@ -16,7 +16,8 @@ _X, _Z = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
 def placed_pose(placement: PlacementConfig, draw: dict[str, float]) -> np.ndarray:
     """(4, 4) T_world_obj of a placement for drawn increments x_m, y_m, roll_rad, yaw_rad.
 
-    Yaw turns the nominal pose about the vertical through its `yaw_center_m` (in the object's frame); roll is about the object's own x.
+    Yaw turns the nominal pose about the vertical through its `yaw_center_m` (in the object's frame); roll is about the
+    object's own x.
     """
     T_world_nominal = pose_from_pos_quat([*placement.position_m, *placement.quat_wxyz])
     R = rotation_about_axis(_Z, draw["yaw_rad"]) @ T_world_nominal[:3, :3] @ rotation_about_axis(_X, draw["roll_rad"])

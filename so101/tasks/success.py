@@ -1,4 +1,5 @@
-"""Did it work? Judged on the settled end of an episode from recorded arrays alone, so that a rollout, an open-loop replay and
+"""Did it work? Judged on the settled end of an episode from recorded arrays alone, so that a rollout, an open-loop
+replay and
 a foreign recording are judged by the same code. Nothing is latched: only the last frames count."""
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def judge(config: Config, objects: Mapping[str, np.ndarray], q: np.ndarray) -> V
         q: (T, 6) measured joints, rad.
 
     Returns:
-        the verdict on the last `strict.still_frames` frames (all of them must be still and inside; the figures are those of the worst).
+        the verdict on the last `strict.still_frames` frames (all of them must be still and inside; the figures are
+        those of the worst).
     """
     success = config.task.active.success
     strict, loose = success.strict, success.geometric

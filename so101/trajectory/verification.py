@@ -48,8 +48,11 @@ class Verifier:
         failed = causes.RACK_COLLISION if pushed else causes.NOT_INSERTED
         return replayed.replace(cause="" if is_kept(self.config, replayed) else failed)
 
-    def run_open_loop(self, physics_state: np.ndarray, q_target: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Joint targets (T, 6) rad from a physics state: measured joints (T, 6) and object poses (T, 7) before each of them.
+    def run_open_loop(
+        self, physics_state: np.ndarray, q_target: np.ndarray
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Joint targets (T, 6) rad from a physics state: measured joints (T, 6) and object poses (T, 7) before each of
+        them.
 
         Raises:
             DataError: the state belongs to another model.
@@ -57,7 +60,8 @@ class Verifier:
         sim = self.simulator
         if len(physics_state) != sim.physics_state_size:
             raise DataError(
-                f"the demo's physics state has {len(physics_state)} numbers, this scene needs {sim.physics_state_size}: "
+                f"the demo's physics state has {len(physics_state)} numbers, this scene needs "
+                f"{sim.physics_state_size}: "
                 "it was made with another scene.yaml or task; generate again"
             )
         sim.set_physics_state(0, physics_state)
@@ -87,7 +91,8 @@ def _verify(path: Path) -> tuple[int, str]:
 
 
 def verify_demos(config: Config, run: RunFolder, reporter: Reporter, workers: int) -> StageResult:
-    """Replay what `smoothed/` holds into `verified/` or `rejected/`; results of demos that are no longer there are removed."""
+    """Replay what `smoothed/` holds into `verified/` or `rejected/`; results of demos that are no longer there are
+    removed."""
     smoothed = {demo_index(path): path for path in list_demos(run.smoothed)}
     results: dict[int, str] = {}
     for folder in (run.verified, run.rejected):
@@ -106,4 +111,3 @@ def verify_demos(config: Config, run: RunFolder, reporter: Reporter, workers: in
     failed = Counter(cause for cause in results.values() if cause)
     summary = {"replayed": len(results), "rejected": sum(failed.values()), "causes": dict(sorted(failed.items()))}
     return StageResult("verify", len(results) - sum(failed.values()), summary)
-

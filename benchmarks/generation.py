@@ -1,0 +1,128 @@
+"""Generation rate and success: attempts a minute with physics and IK, no rendering.
+
+    .venv/bin/python benchmarks/generation.py                     # about 40 s
+    .venv/bin/python benchmarks/generation.py --attempts 1000     # the figure to report
+    .venv/bin/python benchmarks/generation.py --attempts 300 --ablation
+
+Attempt seeds start at `--base-seed` (10,000 by default: seeds below are for tuning). The clock starts when the workers
+have
+loaded the model and the seeds, and stops when the last demo file is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from so101.config import Config, load_config
+from so101.datasets.seeding import make_seeds
+from so101.evaluation.statistics import wilson_interval
+from so101.pipeline.progress import SilentReporter
+from so101.pipeline.run_folder import RunFolder
+from so101.pipeline.workers import map_unordered
+from so101.skillgen import generate
+
+ABLATION = {
+    "default": [],
+    "adaptive rotation off": ["ik.jacobian.adaptive_rotation.enabled=false"],
+    "weighted IK, adaptive on": ["ik.jacobian.formulation=weighted"],
+    "weighted IK, adaptive off": ["ik.jacobian.formulation=weighted", "ik.jacobian.adaptive_rotation.enabled=false"],
+    "settle gate off": ["skillgen.gate.enabled=false"],
+    "k = 1": ["skillgen.selection.nn_k=1"],
+    "held correction off": ["skillgen.held_object_correction=false"],
+    "no action noise": ["skillgen.action_noise_rad=0.0"],
+}
+
+
+def _ready(index: int) -> tuple[int, float]:
+    """First job of a worker: proves that the model and the seeds are loaded."""
+    time.sleep(0.2)  # so that every worker takes one
+    return index, time.monotonic()
+
+
+def _job(job: tuple[str, int]) -> tuple:
+    kind, index = job
+    return _ready(index) if kind == "ready" else generate._attempt(index)
+
+
+def measure(config: Config, seeds: Path, attempts: int, workers: int) -> dict:
+    """Run `attempts` attempts on `workers` processes; rate, success and causes."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = RunFolder(Path(folder))
+        initargs = (config.model_dump_json(), str(seeds), str(run.generated), str(run.failed))
+        jobs = [("ready", i) for i in range(workers)] + [("attempt", i) for i in range(attempts)]
+        strict, causes, started, cpu_frames = 0, Counter(), 0.0, 0
+        results = map_unordered(_job, jobs, workers=workers, initializer=generate._start, initargs=initargs)
+        for result in results:
+            if len(result) == 2:
+                started = max(started, result[1])
+                continue
+            _, kept, cause = result
+            strict += kept
+            causes[cause or "success"] += 1
+            cpu_frames += 1
+        seconds = time.monotonic() - started
+    low, high = wilson_interval(strict, attempts)
+    return {
+        "n": attempts,
+        "base_seed": config.skillgen.base_seed,
+        "last_seed": config.skillgen.base_seed + attempts - 1,
+        "workers": workers,
+        "seconds": round(seconds, 2),
+        "attempts_per_min": round(attempts / seconds * 60, 1),
+        "strict_success": round(strict / attempts, 4),
+        "strict": strict,
+        "wilson_95": [round(low, 4), round(high, 4)],
+        "causes": dict(causes.most_common()),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--attempts", type=int, default=300)
+    parser.add_argument("--base-seed", type=int, default=10_000)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--seeds", type=Path, help="seeds.hdf5 to use; five from the scripted operator when absent")
+    parser.add_argument("--ablation", action="store_true")
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    base = [f"skillgen.base_seed={options.base_seed}", "skillgen.keep=strict", *options.set]
+    variants = ABLATION if options.ablation else {"default": []}
+    table = Table("variant", "attempts/min", "strict", "n", "Wilson 95 %", "causes of failure")
+    report = {}
+    with tempfile.TemporaryDirectory() as folder:
+        seeds = options.seeds
+        if seeds is None:
+            run = RunFolder(Path(folder))
+            make_seeds(load_config(overrides=base), run, SilentReporter(), options.workers)
+            seeds = run.seeds
+        for name, overrides in variants.items():
+            row = measure(load_config(overrides=[*base, *overrides]), seeds, options.attempts, options.workers)
+            report[name] = row
+            failures = ", ".join(f"{cause} {n}" for cause, n in row["causes"].items() if cause != "success") or "none"
+            interval = f"{row['wilson_95'][0]:.1%} .. {row['wilson_95'][1]:.1%}"
+            table.add_row(
+                name,
+                f"{row['attempts_per_min']:.0f}",
+                f"{row['strict_success']:.1%}",
+                str(row["n"]),
+                interval,
+                failures,
+            )
+    Console().print(table)
+    if options.json:
+        result = report if options.ablation else report["default"]
+        options.json.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
