@@ -1,0 +1,203 @@
+"""One attempt: a pure function of its number, with named causes, noise where it belongs, a settled hand at the jaw."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from so101.config import load_config
+from so101.datasets.demo import demo_to_bytes
+from so101.errors import DataError
+from so101.skillgen import causes
+from so101.skillgen.ik_rollout import AttemptRunner
+from so101.skillgen.subtasks import jaw_changes
+from so101.tasks.success import judge
+
+
+def runner(seeds, *overrides: str) -> AttemptRunner:
+    return AttemptRunner(load_config(overrides=["task.name=vial_to_rack", *overrides]), seeds)
+
+
+@pytest.fixture(scope="module")
+def demos(vial_runner):
+    """Attempts 0 to 5."""
+    return [vial_runner.run(index) for index in range(6)]
+
+
+def closing_frame(demo, config) -> int:
+    """Where the jaw begins to close on the object."""
+    _, first, last = demo.meta["subtasks"][0]
+    start, _ = jaw_changes(demo.q_target[first:last, 5], config.skillgen.gate.gripper_change_rad)[-1]
+    return first + start
+
+
+def test_most_attempts_succeed(demos):
+    assert sum(demo.strict for demo in demos) >= 4
+    for demo in demos:
+        assert demo.strict == (demo.cause == "")
+        assert demo.cause == "" or demo.cause in causes.CAUSES
+
+
+def test_the_same_number_is_the_same_bytes_whatever_ran_before(vial_runner, vial_config, vial_seeds, demos):
+    first = demo_to_bytes(demos[2])
+    assert demo_to_bytes(vial_runner.run(2)) == first  # after attempt 5
+    vial_runner.run(4)
+    assert demo_to_bytes(vial_runner.run(2)) == first
+    assert demo_to_bytes(AttemptRunner(vial_config, vial_seeds).run(2)) == first
+    assert demo_to_bytes(demos[3]) != first
+
+
+def test_a_demo_is_complete(demos, vial_config):
+    for demo in demos:
+        n = demo.num_frames
+        assert demo.q.shape == demo.q_target.shape == (n, 6)
+        assert {name: poses.shape for name, poses in demo.objects.items()} == {"vial": (n, 7), "rack": (n, 7)}
+        lower = [joint.lower_rad for joint in vial_config.robot.joints]
+        upper = [joint.upper_rad for joint in vial_config.robot.joints]
+        assert ((demo.q_target >= lower) & (demo.q_target <= upper)).all()
+        assert demo.seed == vial_config.skillgen.base_seed + demo.index
+        for name, place in vial_config.task.active.objects.items():
+            low, high = place.x_m
+            assert low <= demo.meta["randomisation"][name]["x_m"] <= high
+
+
+def test_the_verdict_is_that_of_the_recorded_arrays(demos, vial_config):
+    for demo in demos:
+        if demo.cause in ("", causes.NOT_INSERTED, causes.RACK_COLLISION):
+            verdict = judge(vial_config, demo.objects, demo.q)
+            assert (verdict.strict, verdict.geometric) == (demo.strict, demo.geometric)
+
+
+def test_sources_are_seeds_and_subtasks_cover_the_attempt(demos, vial_seeds):
+    names = {seed.name for seed in vial_seeds}
+    for demo in (demo for demo in demos if demo.strict):
+        assert set(demo.meta["sources"]) <= names
+        assert [mark[0] for mark in demo.meta["subtasks"]] == ["grasp", "place"]
+        (_, first, end), (_, start, last) = demo.meta["subtasks"]
+        assert first == 0 and end == start and last <= demo.num_frames
+
+
+def test_noise_is_on_the_arm_and_never_on_the_jaw(vial_seeds):
+    noisy = runner(vial_seeds, "skillgen.action_noise_rad=0.05")
+    noisy.run(0)  # sets up a recording
+    q, jaw = np.array([0.0, -0.3, 0.2, 0.5, 1.5]), 0.612345
+    sent = []
+    for _ in range(50):
+        noisy._noise[:] = 0
+        noisy._offset[:] = 0
+        noisy._send(q, jaw, noisy=True)
+        sent.append(noisy._record.q_target[-1])
+    sent = np.array(sent)
+    assert (sent[:, 5] == jaw).all()
+    assert (np.abs(sent[:, :5] - q).max(0) > 0.01).all()
+    noisy._noise[:] = 0
+    noisy._send(q, jaw, noisy=False)
+    np.testing.assert_array_equal(noisy._record.q_target[-1], [*q, jaw])
+
+
+def test_noise_leaves_the_start_and_the_draws_alone(vial_seeds, demos):
+    quiet = runner(vial_seeds, "skillgen.action_noise_rad=0").run(0)
+    assert quiet.meta["randomisation"] == demos[0].meta["randomisation"]
+    np.testing.assert_array_equal(quiet.q[0], demos[0].q[0])
+    assert not np.array_equal(quiet.q_target[:20], demos[0].q_target[:20])
+
+
+def test_the_hand_stands_still_when_the_jaw_begins_to_close(vial_runner, vial_config, vial_seeds, demos):
+    """The gate waits until the hand is slower than its tolerance, or for as long as it may."""
+    gate, fk = vial_config.skillgen.gate, vial_runner.simulator.fk
+
+    def speed(demo, frame) -> float:
+        return float(np.linalg.norm(np.diff(fk(demo.q[frame - 1 : frame + 1])[:, :3, 3], axis=0))) * demo.fps
+
+    without_gate = runner(vial_seeds, "skillgen.gate.enabled=false")
+    compared = 0
+    for demo in demos[:4]:
+        if len(demo.meta["subtasks"]) == 0:
+            continue
+        frame = closing_frame(demo, vial_config)
+        held = demo.q_target[frame - gate.max_frames : frame, 5]
+        assert speed(demo, frame) < gate.speed_tolerance_m_s or np.ptp(held) == 0
+        fast = without_gate.run(demo.index)
+        if fast.meta["subtasks"]:
+            assert fast.meta["subtasks"][0][2] < demo.meta["subtasks"][0][2]  # the gate costs frames
+            compared += 1
+    assert compared
+
+
+def test_one_neighbour_is_the_seed_with_the_nearest_object(vial_seeds):
+    from so101.geometry import pose_from_pos_quat
+    from so101.skillgen.selection import pose_distance
+
+    nearest = runner(vial_seeds, "skillgen.selection.nn_k=1")
+    axis = np.array([0.0, 0.0, 1.0])
+    for index in range(3):
+        demo = nearest.run(index)
+        now = pose_from_pos_quat(demo.objects["vial"][0])
+        order = sorted(
+            vial_seeds,
+            key=lambda seed, now=now: pose_distance(
+                now, seed.objects["vial"][0], nearest.settings.selection, axis
+            ),
+        )  # fmt: skip
+        assert demo.meta["sources"][0] == order[0].name
+
+
+# Causes
+
+
+def test_a_place_out_of_reach_is_unreachable(vial_seeds):
+    far = runner(vial_seeds, "task.tasks.vial_to_rack.objects.vial.x_m=[0.13, 0.13]")
+    demo = far.run(0)
+    assert demo.cause in (causes.UNREACHABLE, causes.IK_DIVERGENCE)
+    assert not demo.strict
+    assert demo.meta["diagnostics"]["position_error_m"] > 0.01
+
+
+def test_a_vial_that_is_gone_when_the_jaw_closes_is_a_missed_grasp(vial_config, vial_seeds, monkeypatch):
+    attempt = AttemptRunner(vial_config, vial_seeds)
+    sim, calls = attempt.simulator, []
+    step = sim.step
+
+    def take_away(env: int, q_target: np.ndarray) -> None:
+        calls.append(env)
+        if len(calls) == vial_config.skillgen.settle_before_frames + 3:
+            sim.data[0].qpos[sim.object_slice("vial")][:3] += [0.3, -0.3, 0.0]
+        step(env, q_target)
+
+    monkeypatch.setattr(sim, "step", take_away)
+    demo = attempt.run(0)
+    assert demo.cause == causes.GRASP_MISSED
+    assert not demo.strict and not demo.geometric
+
+
+def test_a_vial_lost_on_the_way_is_dropped(vial_config, vial_seeds, monkeypatch, demos):
+    attempt = AttemptRunner(vial_config, vial_seeds)
+    sim, calls = attempt.simulator, []
+    step = sim.step
+    good = next(demo for demo in demos if demo.strict)
+    end_of_grasp = good.meta["subtasks"][0][2]
+
+    def knock_out(env: int, q_target: np.ndarray) -> None:
+        calls.append(env)
+        if len(calls) == vial_config.skillgen.settle_before_frames + end_of_grasp + 3:
+            sim.data[0].qpos[sim.object_slice("vial")][:3] += [0.0, 0.0, 0.3]
+        step(env, q_target)
+
+    monkeypatch.setattr(sim, "step", knock_out)
+    assert attempt.run(good.index).cause == causes.DROPPED
+
+
+def test_too_few_frames_are_a_timeout(vial_seeds):
+    demo = runner(vial_seeds, "skillgen.max_frames=60").run(0)
+    assert demo.cause == causes.TIMEOUT
+    assert demo.num_frames == 60
+
+
+def test_seeds_that_cannot_be_cut_are_refused_with_the_reason(vial_config, vial_seeds):
+    import dataclasses
+
+    blind = [dataclasses.replace(seed, signals={}) for seed in vial_seeds]
+    with pytest.raises(DataError, match=r"no seed can be cut into the task's subtasks:\nseed demo_0: signal 'grasped'"):
+        AttemptRunner(vial_config, blind)
+    with pytest.raises(DataError, match="there are no seeds"):
+        AttemptRunner(vial_config, [])
