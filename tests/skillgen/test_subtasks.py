@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from so101.config.skillgen import SegmentConfig
+from so101.config import load_config
 from so101.datasets.seeds import SeedDemo
 from so101.errors import DataError
 from so101.geometry import make_pose
@@ -13,7 +13,9 @@ from so101.skillgen.fk_replay import EePath, fk_replay
 from so101.skillgen.subtasks import cut_segment, jaw_changes, subtask_ends
 
 N, GRASPED, CLOSE, OPEN = 100, 50, 40, 80
-SETTINGS = SegmentConfig(approach_distance_m=0.05, idle_speed_m_s=0.0, keep_idle_frames=2)
+SETTINGS = load_config().skillgen.segment.model_copy(
+    update={"approach_distance_m": 0.05, "speed": 1.0, "idle_speed_m_s": 0.0, "keep_idle_frames": 2}
+)
 
 
 def jaw() -> np.ndarray:
@@ -101,6 +103,15 @@ def test_a_grasp_runs_from_nearby_to_its_signal(task):
     assert segment.T_ee_held is None
     np.testing.assert_allclose(segment.T_base_ee[:, 0, 3], segment.T_base_target[:, 0, 3] - 0.001)
     np.testing.assert_array_equal(segment.jaw_target, jaw()[first:GRASPED])
+
+
+@pytest.mark.parametrize("speed", [1.25, 2.0])
+def test_a_faster_replay_skips_rows_and_keeps_the_way(task, speed):
+    whole, fast = cut(task, 0), cut(task, 0, settings=SETTINGS.model_copy(update={"speed": speed}))
+    assert len(fast.T_base_target) == pytest.approx(len(whole.T_base_target) / speed, abs=1)
+    np.testing.assert_array_equal(fast.T_base_target[0], whole.T_base_target[0])
+    before, after = fast.jaw_target[fast.anchor - 1], fast.jaw_target[fast.anchor]
+    assert before == jaw()[0] > after  # the anchor is the first row with another jaw command
 
 
 def test_an_offset_moves_the_end_of_a_grasp(task):
