@@ -197,7 +197,9 @@ def prepare(
     for index, (recording, decision) in enumerate(zip(recordings, decisions, strict=True)):
         try:
             if not _inferable(config) and not set(task.objects) <= set(recording.objects):
-                raise NotUsable("object poses not given")
+                raise NotUsable(
+                    f"start poses of {', '.join(task.objects)} not in the file (only a block's is inferred)"
+                )
             q = _resample(to_radians(recording.state, decision, config), recording.fps, hz)
             leader = _resample(to_radians(recording.action, decision, config), recording.fps, hz)
             grasp = find_grasp(q[:, -1], leader[:, -1], recording.has_action, hz, config)
@@ -505,6 +507,8 @@ def _run(
     command = float(jaw[0])
     for row in range(len(arm)):
         frame = row + begin
+        if frame > release and not any(grasped):
+            break  # missed: the rest cannot change that
         touched = simulator.jaw_bodies & simulator.touching_bodies(0, thing)
         touching = touched == simulator.jaw_bodies
         bumped |= bool(touched) and frame < start
@@ -531,10 +535,16 @@ def _run(
         q=np.array(rows_q),
         objects={name: np.array(values) for name, values in poses.items()},
         grasped=np.array(grasped),
-        tracking_error_rad=float(np.sqrt(np.mean((np.array(rows_q)[: len(q_real), :5] - q_real[:, :5]) ** 2))),
+        tracking_error_rad=_rms(np.array(rows_q)[: len(q_real), :5], q_real[:, :5]),
     )
     _judge(take, grasp, bumped, config)
     return take
+
+
+def _rms(found: np.ndarray, wanted: np.ndarray) -> float:
+    """Root mean square difference over the rows both have."""
+    rows = min(len(found), len(wanted))
+    return float(np.sqrt(np.mean((found[:rows] - wanted[:rows]) ** 2)))
 
 
 def _judge(take: Take, grasp: Grasp, bumped: bool, config: Config) -> None:

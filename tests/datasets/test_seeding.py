@@ -1,4 +1,4 @@
-"""Recordings become seeds: grasps in jaw signals, geometry by its laws, physics on demos of the twin and of real arms."""
+"""Recordings become seeds: grasps in jaw signals, geometry by its laws, physics on demos of the twin and real arms."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ def test_when_nothing_is_usable_the_report_says_why(tmp_path, operator_demo):
 def test_a_lying_tube_needs_its_pose_from_the_file(tmp_path, operator_demo):
     config = load_config(overrides=["task.name=vial_to_rack", "teleop.recordings.units=radians"])
     source = write_csv(tmp_path / "take.csv", operator_demo)
-    with pytest.raises(InsufficientDemosError, match="object poses not given 1"):
+    with pytest.raises(InsufficientDemosError, match="start poses of vial, rack not in the file"):
         seeding.make_seeds(config, RunFolder(tmp_path / "run"), SilentReporter(), 1, source)
 
 
