@@ -126,9 +126,20 @@ def test_success_only_at_the_end_is_success(episode):
     assert not episode.verdict().strict
 
 
-def test_one_bad_frame_near_the_end_is_enough_to_fail(episode):
-    episode.vial[-4] = episode.seated(z=0.0401)
-    assert not episode.verdict().strict
+@pytest.mark.parametrize(
+    ("key", "inside", "outside"),
+    [("z", 0.0395, 0.0403), ("z", 0.0265, 0.0257), ("x", 0.03 + 0.0147, 0.03 + 0.0153), ("lean", 0.445, 0.46)],
+)
+@pytest.mark.parametrize("way_in", [True, False])
+def test_drifting_slowly_over_a_bound_within_the_last_frames_fails(episode, key, inside, outside, way_in):
+    """Slow enough to count as still: every one of the last frames must be inside."""
+    frames = episode.success.strict.still_frames + 1
+    values = np.linspace(outside, inside, frames)
+    for row, value in zip(episode.vial[-frames:], values if way_in else values[::-1], strict=True):
+        row[:] = episode.seated(**{key: value})
+    verdict = episode.verdict()
+    assert verdict.speed_m_s < 0.06 and verdict.angular_speed_rad_s < 0.8
+    assert not verdict.strict
 
 
 def test_an_episode_shorter_than_the_still_time_cannot_count(episode):
