@@ -21,6 +21,7 @@ class PhysicsConfig(Section):
     solver: Literal["Newton", "CG", "PGS"]
     iterations: int = Field(ge=1)
     ls_iterations: int = Field(ge=1)
+    sleep: bool
     tolerance: float = Field(gt=0)
     gravity_m_s2: Vec3
 

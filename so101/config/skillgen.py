@@ -32,6 +32,7 @@ class TransitConfig(Section):
     check_stride: int = Field(ge=1)
     goal_iterations: int = Field(ge=1)
     goal_tolerance_m: float = Field(gt=0)
+    goal_tolerance_rad: float = Field(gt=0)
     ease: float = Field(ge=0, le=1)
     ease_factor: float = Field(ge=1)
     rounding_frames: int = Field(ge=1)
@@ -108,7 +109,6 @@ class SkillgenConfig(Section):
     noise_smoothness: float = Field(ge=0, lt=1)
     held_object_correction: bool
     start_noise_rad: float = Field(ge=0)
-    settle_before_frames: int = Field(ge=0)
     held_check_frames: int = Field(ge=1)
     settle_frames: int = Field(ge=1)
     max_frames: int = Field(ge=1)

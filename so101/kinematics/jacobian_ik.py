@@ -32,6 +32,15 @@ class IkResult(NamedTuple):
     iterations: int
 
 
+class IkStep(NamedTuple):
+    """One iteration: joint step dq (5,) rad after the clamp, its largest entry, and the errors before it."""
+
+    dq: np.ndarray
+    largest_rad: float
+    position_error_m: float
+    rotation_error_rad: float
+
+
 def _solve(A: np.ndarray, b: np.ndarray) -> np.ndarray:
     """x with A x = b for small symmetric positive definite A; LAPACK directly, numpy's wrapper costs more than the
     solve."""
@@ -74,39 +83,46 @@ class JacobianIk:
         self._right = np.empty((3, NUM_ARM_JOINTS + 1))
         margin = self.settings.null_space.margin_rad
         self._margin_low, self._margin_high = self._lower + margin, self._upper - margin
+        # Five numbers are compared faster as Python floats than by numpy calls.
+        self._lower_list, self._upper_list = self._lower.tolist(), self._upper.tolist()
+        self._margin_low_list, self._margin_high_list = self._margin_low.tolist(), self._margin_high.tolist()
+        self._adaptive = self.settings.adaptive_rotation.enabled
+        self._in_ee = self.settings.rotation_frame == "ee"
 
-    def step(self, q: np.ndarray, T_base_target: np.ndarray) -> tuple[np.ndarray, float, float]:
-        """One iteration: joint step dq (5,) rad, clamped, and the errors (m, rad) before it."""
+    def step(self, q: np.ndarray, T_base_target: np.ndarray) -> IkStep:
+        """One iteration from joints q (5,) rad towards T_base_target (4, 4)."""
         s = self.settings
         position, rotation, J_pos, J_rot = self.kinematics.update_with_jacobian(q)
         e_pos = T_base_target[:3, 3] - position
         e_rot = _rotation_error(T_base_target[:3, :3], rotation)
-        pos_error = math.sqrt(e_pos @ e_pos)
-        rot_error = math.sqrt(e_rot @ e_rot)
-        scale = 1.0
-        if s.adaptive_rotation.enabled and pos_error > s.adaptive_rotation.threshold_m:
-            scale = max(s.adaptive_rotation.threshold_m / pos_error, s.adaptive_rotation.floor)
-        if s.rotation_frame == "ee":
-            e_rot, J_rot = rotation.T @ e_rot, rotation.T @ J_rot
-        w_rot = self._w_rot * scale
-        bias = self._limit_bias(q)
+        pos_error, rot_error = math.sqrt(e_pos @ e_pos), math.sqrt(e_rot @ e_rot)
+        w_rot = self._w_rot
+        if self._adaptive and pos_error > s.adaptive_rotation.threshold_m:
+            w_rot = w_rot * max(s.adaptive_rotation.threshold_m / pos_error, s.adaptive_rotation.floor)
+        if self._in_ee:
+            rotation_T = rotation.T
+            e_rot, J_rot = rotation_T @ e_rot, rotation_T @ J_rot
+        joints = q.tolist()
+        bias = self._limit_bias(q, joints)
         dq = self._joint_step(J_pos, J_rot, e_pos, e_rot, w_rot, bias)
-        after = q + dq
-        if (after < self._lower).any() or (
-            after > self._upper
-        ).any():  # joints that hit a limit stop there, the others solve for what is left
+        steps = dq.tolist()
+        if any(
+            not low <= joint + step <= high
+            for joint, step, low, high in zip(joints, steps, self._lower_list, self._upper_list, strict=True)
+        ):  # joints that hit a limit stop there, the others solve for what is left
             beyond = np.minimum(np.maximum(dq, self._lower - q), self._upper - q)
             stopped = beyond != dq
             fixed = np.where(stopped, beyond, 0.0)
             J_pos_free, J_rot_free = np.where(stopped, 0.0, J_pos), np.where(stopped, 0.0, J_rot)
-            dq = fixed + np.where(
-                stopped, 0.0, self._joint_step(J_pos_free, J_rot_free, e_pos - J_pos @ fixed, e_rot - J_rot @ fixed,
-                w_rot, bias)
-            )  # fmt: skip
-        largest = float(np.abs(dq).max())
+            left_pos, left_rot = e_pos - J_pos @ fixed, e_rot - J_rot @ fixed
+            rest = self._joint_step(J_pos_free, J_rot_free, left_pos, left_rot, w_rot, bias)
+            dq = fixed + np.where(stopped, 0.0, rest)
+            steps = dq.tolist()
+        largest = max(map(abs, steps))
         if largest > s.max_delta_q_rad:
             dq = dq * (s.max_delta_q_rad / largest)
-        return dq, pos_error, rot_error
+            largest = s.max_delta_q_rad
+        return IkStep(dq, largest, pos_error, rot_error)
 
     def _joint_step(
         self,
@@ -134,12 +150,15 @@ class JacobianIk:
         right = J.T @ e + self.settings.damping**2 * bias
         return _solve(J.T @ J + self._damping_all, right[:, None])[:, 0]
 
-    def _limit_bias(self, q: np.ndarray) -> np.ndarray:
+    def _limit_bias(self, q: np.ndarray, joints: list[float]) -> np.ndarray:
         """Push (5,) rad away from joint limits, zero outside the margin."""
-        low, high = self._margin_low - q, q - self._margin_high
-        if low.max() <= 0.0 and high.max() <= 0.0:
+        if all(
+            low <= joint <= high
+            for joint, low, high in zip(joints, self._margin_low_list, self._margin_high_list, strict=True)
+        ):
             return self._zero5
-        return self.settings.null_space.gain * (np.maximum(low, 0.0) - np.maximum(high, 0.0))
+        low, high = np.maximum(self._margin_low - q, 0.0), np.maximum(q - self._margin_high, 0.0)
+        return self.settings.null_space.gain * (low - high)
 
     def solve(self, q: np.ndarray, T_base_target: np.ndarray, iterations: int | None = None) -> IkResult:
         """Iterate from q (5,) rad. The errors returned are those of the returned joints.
@@ -151,11 +170,10 @@ class JacobianIk:
         limit = iterations if iterations is not None else s.iterations_per_frame
         q = np.array(q[:NUM_ARM_JOINTS], float)
         for iteration in range(limit):
-            dq, pos_error, rot_error = self.step(q, T_base_target)
-            largest = float(np.abs(dq).max())
-            if largest < s.step_tolerance_rad:
-                return IkResult(q, pos_error, rot_error, iteration)
-            q = np.minimum(np.maximum(q + dq, self._lower), self._upper)
+            step = self.step(q, T_base_target)
+            if step.largest_rad < s.step_tolerance_rad:
+                return IkResult(q, step.position_error_m, step.rotation_error_rad, iteration)
+            q = np.minimum(np.maximum(q + step.dq, self._lower), self._upper)
         position, rotation = self.kinematics.update(q)
         e_pos = T_base_target[:3, 3] - position
         e_rot = _rotation_error(T_base_target[:3, :3], rotation)

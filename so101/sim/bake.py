@@ -159,6 +159,8 @@ def bake(config: Config, *, looks: bool = True, props: bool = True) -> mujoco.Mj
         physics.tolerance,
     )
     option.gravity = physics.gravity_m_s2
+    if physics.sleep and props:
+        option.enableflags |= mujoco.mjtEnableBit.mjENBL_SLEEP
     try:
         _bake_arm(spec, config)
     except (AttributeError, KeyError) as error:

@@ -67,7 +67,8 @@ class Simulator(Protocol):
         """What touches what now."""
 
     def get_physics_state(self, env: int) -> np.ndarray:
-        """(nstate,) everything a bit-exact replay needs."""
+        """(nstate,) what a bit-exact replay needs, when taken right after `reset`. Later, objects that lie still may be
+        asleep, which the state does not tell: they are awake after `set_physics_state` and settle anew."""
 
     def set_physics_state(self, env: int, state: np.ndarray) -> None:
         """Restore `get_physics_state`."""

@@ -137,6 +137,7 @@ class MujocoSimulator:
             raise SimulationError(
                 f"physics state has shape {np.shape(state)}; this model needs ({self.physics_state_size},)"
             )
+        mujoco.mj_resetData(self.model, self.data[env])  # wakes every object, as `reset` does
         mujoco.mj_setState(self.model, self.data[env], np.asarray(state, float), _STATE_WITH_WARMSTART)
 
     def full_physics(self, env: int) -> np.ndarray:

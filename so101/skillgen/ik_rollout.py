@@ -112,8 +112,6 @@ class AttemptRunner:
         start = self._home.copy()
         start[ARM] += rng.uniform(-1, 1, 5) * self.settings.start_noise_rad
         sim.reset(0, start, objects)
-        for _ in range(self.settings.settle_before_frames):
-            sim.step(0, start)
         self._rng = rng
         self._noise = np.zeros(5)
         self._offset = np.zeros(5)

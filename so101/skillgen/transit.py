@@ -129,13 +129,17 @@ class TransitPlanner:
         return None
 
     def _goal(self, q_from: np.ndarray, T_to: np.ndarray) -> np.ndarray:
-        """Joints for T_to, solved from here and from each posture turned towards the goal; the best solution."""
+        """Joints for T_to: the first solution within tolerance from here or from a posture turned towards the goal, else
+        the best of them."""
         s = self.settings
         azimuth = float(np.arctan2(*(T_to[:2, 3] - s.pan_axis_m)[::-1]))
-        starts = [q_from, *(np.array([-azimuth, *posture]) for posture in s.postures_rad)]
-        results = [self._ik.solve(q, T_to, s.goal_iterations) for q in starts]
-        best = min(results, key=lambda r: (r.position_error_m > s.goal_tolerance_m, round(r.rotation_error_rad, 2)))
-        return best.q
+        results = []
+        for q in (q_from, *(np.array([-azimuth, *posture]) for posture in s.postures_rad)):
+            result = self._ik.solve(q, T_to, s.goal_iterations)
+            if result.position_error_m <= s.goal_tolerance_m and result.rotation_error_rad <= s.goal_tolerance_rad:
+                return result.q
+            results.append(result)
+        return min(results, key=lambda r: (r.position_error_m > s.goal_tolerance_m, round(r.rotation_error_rad, 2))).q
 
     def _candidates(self, q_from: np.ndarray, q_to: np.ndarray, T_to: np.ndarray) -> Iterator[list[np.ndarray]]:
         s = self.settings

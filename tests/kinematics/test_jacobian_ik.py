@@ -64,13 +64,13 @@ def test_joints_stay_within_limits_when_the_target_lies_beyond(ik):
 
 def test_no_step_is_longer_than_the_clamp(ik, targets):
     for q, other in zip(targets[:-1], targets[1:], strict=True):
-        dq, _, _ = ik.step(q, ik.kinematics.fk(other))
+        dq, *_ = ik.step(q, ik.kinematics.fk(other))
         assert np.abs(dq).max() <= ik.settings.max_delta_q_rad + 1e-12
 
 
 def test_nothing_moves_at_the_target(ik, targets):
     for q in targets[:5]:
-        dq, position_error, rotation_error = ik.step(q, ik.kinematics.fk(q))
+        dq, _, position_error, rotation_error = ik.step(q, ik.kinematics.fk(q))
         np.testing.assert_allclose(dq, 0, atol=1e-9)
         assert position_error < 1e-12 and rotation_error < 1e-9
 

@@ -160,7 +160,7 @@ def test_a_vial_that_is_gone_when_the_jaw_closes_is_a_missed_grasp(vial_config, 
 
     def take_away(env: int, q_target: np.ndarray) -> None:
         calls.append(env)
-        if len(calls) == vial_config.skillgen.settle_before_frames + 3:
+        if len(calls) == 3:
             sim.data[0].qpos[sim.object_slice("vial")][:3] += [0.3, -0.3, 0.0]
         step(env, q_target)
 
@@ -179,7 +179,7 @@ def test_a_vial_lost_on_the_way_is_dropped(vial_config, vial_seeds, monkeypatch,
 
     def knock_out(env: int, q_target: np.ndarray) -> None:
         calls.append(env)
-        if len(calls) == vial_config.skillgen.settle_before_frames + end_of_grasp + 3:
+        if len(calls) == end_of_grasp + 3:
             sim.data[0].qpos[sim.object_slice("vial")][:3] += [0.0, 0.0, 0.3]
         step(env, q_target)
 
