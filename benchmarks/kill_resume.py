@@ -1,9 +1,10 @@
 """kill -9 at random moments, resume, compare byte for byte.
 
 Runs the pipeline once uninterrupted, then in other folders while killing it N times, each time starting the same
-command anew, and compares the datasets. Half of the kills hit only the main process (its workers must end by
-themselves), half the whole process group. When a run ends before its kill comes, it counts as finished and a new folder
-is begun.
+command anew, and compares the datasets. The kills take turns over the stages, start-up included: each waits until its
+stage is at work and then for a random part of that stage's length, so that short stages are hit too. Half of the kills
+hit only the main process (its workers must end by themselves), half the whole process group. When a run ends before its
+kill comes, it counts as finished and a new folder is begun.
 
     python benchmarks/kill_resume.py --kills 20 --json kill_resume.json
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import itertools
 import os
 import random
 import shlex
@@ -27,6 +29,9 @@ from so101.pipeline.run_folder import RunFolder
 from so101.pipeline.stages import STAGES
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+START = "start-up"  # imports, before the first stage
+MOMENTS = (START, *STAGES)
+POLL_S = 0.01
 
 
 def tree_digest(folder: Path) -> dict[str, str]:
@@ -41,6 +46,12 @@ def last_stage(folder: Path) -> str:
     return next((name for name in reversed(STAGES) if STAGES[name].has_files(run)), "none")
 
 
+def stage_at_work(output: str) -> str:
+    """The stage a command is in, from what it has printed so far."""
+    heads = (line.partition(":")[0] for line in reversed(output.splitlines()))
+    return next((head for head in heads if head in STAGES), START)
+
+
 class Runner:
     """Starts the pipeline command in a folder and ends it as told."""
 
@@ -51,49 +62,84 @@ class Runner:
         self._folders += 1
         return self._scratch / f"run_{self._folders:02d}"
 
-    def start(self, folder: Path) -> subprocess.Popen:
-        log = open(self._scratch / f"{folder.name}.log", "ab")
-        with log:
-            return subprocess.Popen(
-                [*self._command, "--run", str(folder)], stdout=log, stderr=log, start_new_session=True, cwd=REPOSITORY
-            )
+    def start(self, folder: Path) -> Process:
+        return Process([*self._command, "--run", str(folder)], self._scratch / f"{folder.name}.log")
 
-    def finish(self, folder: Path) -> float:
-        """Run to the end; seconds it took. A failure ends the benchmark with the command's last words."""
-        began = time.monotonic()
-        self.check(self.start(folder).wait(), folder)
-        return time.monotonic() - began
 
-    def check(self, code: int, folder: Path) -> None:
-        if code != 0:
-            tail = (self._scratch / f"{folder.name}.log").read_text(errors="replace")[-2000:]
+class Process:
+    """The command at work; `log` is where its output is appended."""
+
+    def __init__(self, command: list[str], log: Path) -> None:
+        self._command, self._log = command, log
+        with open(log, "ab") as file:
+            self._begin = file.tell()
+            self._process = subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True, cwd=REPOSITORY)
+
+    def stage(self) -> str:
+        with open(self._log, "rb") as file:
+            file.seek(self._begin)
+            return stage_at_work(file.read().decode(errors="replace"))
+
+    def ended(self) -> bool:
+        """Whether it has ended well. A failure ends the benchmark with the command's last words."""
+        code = self._process.poll()
+        if code:
+            tail = self._log.read_text(errors="replace")[-2000:]
             raise SystemExit(f"kill_resume: {shlex.join(self._command)} ended with {code}:\n{tail}")
+        return code == 0
+
+    def finish(self) -> dict[str, float]:
+        """Let it run to its end; seconds spent in each stage."""
+        spent = dict.fromkeys(MOMENTS, 0.0)
+        before = time.monotonic()
+        while not self.ended():
+            time.sleep(POLL_S)
+            now = time.monotonic()
+            spent[self.stage()] += now - before
+            before = now
+        return spent
+
+    def kill_in(self, stage: str, delay_s: float, only_main: bool) -> bool:
+        """kill -9, `delay_s` after the command got to `stage` or a later one; False when it ended before."""
+        reached = None
+        while not self.ended():
+            now = time.monotonic()
+            if reached is None and MOMENTS.index(self.stage()) >= MOMENTS.index(stage):
+                reached = now
+            if reached is not None and now >= reached + delay_s:
+                (os.kill if only_main else os.killpg)(self._process.pid, signal.SIGKILL)
+                self._process.wait()
+                return True
+            time.sleep(POLL_S)
+        return False
 
 
-def measure(runner: Runner, kills: int, longest: float, seed: int) -> dict:
-    """Kill `kills` times, each time within `longest` times the length of a run; returns the figures."""
+def measure(runner: Runner, kills: int, seed: int) -> dict:
+    """Kill `kills` times, in each stage in turn; returns the figures."""
     reference = runner.new_folder()
-    whole_s = runner.finish(reference)
+    spent = runner.start(reference).finish()
     expected = tree_digest(reference / "dataset")
-    print(f"uninterrupted run: {whole_s:.1f} s, {len(expected)} files in the dataset")
+    print(f"uninterrupted run: {sum(spent.values()):.1f} s, {len(expected)} files in the dataset", flush=True)
     dice = random.Random(seed)
     moments, finished, folder = [], [], runner.new_folder()
-    while len(moments) < kills:
-        delay_s = dice.uniform(0.0, longest * whole_s)
+    for stage in itertools.cycle(MOMENTS):
+        if len(moments) == kills:
+            break
+        delay_s, only_main = dice.uniform(0.0, spent[stage]), len(moments) % 2 == 0
         process = runner.start(folder)
-        try:
-            runner.check(process.wait(timeout=delay_s), folder)
-        except subprocess.TimeoutExpired:
-            only_main = len(moments) % 2 == 0
-            (os.kill if only_main else os.killpg)(process.pid, signal.SIGKILL)
-            process.wait()
-            moments.append({"after_s": round(delay_s, 3), "stage": last_stage(folder), "only_main": only_main})
-            print(f"kill {len(moments)}: after {delay_s:.2f} s, last stage with files: {moments[-1]['stage']}")
+        if process.kill_in(stage, delay_s, only_main):
+            moment = {"stage": process.stage(), "after_s": round(delay_s, 3), "last_files": last_stage(folder)}
+            moments.append({**moment, "only_main": only_main})
+            print(
+                f"kill {len(moments)}: in {moment['stage']}, {delay_s:.2f} s after it came to {stage}; last files: "
+                f"{moment['last_files']}; {'main process' if only_main else 'process group'}",
+                flush=True,
+            )
             continue
         finished.append(folder)
         folder = runner.new_folder()
     if folder.exists():
-        runner.finish(folder)
+        runner.start(folder).finish()
         finished.append(folder)
     different = []
     for each in finished:
@@ -108,7 +154,8 @@ def measure(runner: Runner, kills: int, longest: float, seed: int) -> dict:
         "files_different": len(different),
         "identical": bool(expected) and not different,
         "different": different[:20],
-        "uninterrupted_s": round(whole_s, 2),
+        "uninterrupted_s": round(sum(spent.values()), 2),
+        "stages_s": {name: round(seconds, 2) for name, seconds in spent.items()},
         "moments": moments,
     }
 
@@ -116,9 +163,6 @@ def measure(runner: Runner, kills: int, longest: float, seed: int) -> dict:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument(
-        "--longest", type=float, default=0.5, help="latest kill after a start, in lengths of a whole run"
-    )
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     parser.add_argument("--demos", type=int, default=3, help="verified demos in the dataset")
     parser.add_argument("--workers", type=int, default=2)
@@ -134,7 +178,7 @@ def main() -> int:
         str(arguments.workers),
     ]
     with tempfile.TemporaryDirectory(prefix="kill_resume_") as scratch:
-        figures = measure(Runner([*command, *more], Path(scratch)), arguments.kills, arguments.longest, arguments.seed)
+        figures = measure(Runner([*command, *more], Path(scratch)), arguments.kills, arguments.seed)
     verdict = "identical" if figures["identical"] else f"{figures['files_different']} DIFFERENT: {figures['different']}"
     print(f"{figures['kills']} kills, {figures['resumed_runs']} runs, {figures['files_compared']} files: {verdict}")
     if arguments.json:

@@ -85,7 +85,7 @@ def _alive_in_group(group):
 _FAKE_TWIN = """
 while [ "$1" != --run ]; do shift; done
 mkdir -p "$2/dataset"
-sleep 0.3
+for stage in seeds generate filter smooth verify render dataset report; do echo "$stage: 1 demos"; sleep 0.05; done
 echo {content} >"$2/dataset/info.json"
 """
 
@@ -95,8 +95,9 @@ def test_the_kill_benchmark_tells_equal_from_different(tmp_path, content, identi
     benchmark = Path(__file__).resolve().parents[2] / "benchmarks/kill_resume.py"
     script, figures = tmp_path / "fake_twin", tmp_path / "figures.json"
     script.write_text(_FAKE_TWIN.format(content=content))
-    options = ["--kills", "3", "--twin", f"bash {script}", "--json", str(figures)]
+    options = ["--kills", "9", "--twin", f"bash {script}", "--json", str(figures)]
     ended = subprocess.run([sys.executable, str(benchmark), *options], capture_output=True, text=True)
     result = json.loads(figures.read_text())
-    assert (result["kills"], result["identical"]) == (3, identical), ended.stdout
+    assert (result["kills"], result["identical"]) == (9, identical), ended.stdout
+    assert len({moment["stage"] for moment in result["moments"]}) > 4, ended.stdout  # all over the run
     assert ended.returncode == (0 if identical else 1)
