@@ -6,13 +6,15 @@ import functools
 import inspect
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from so101.config import Config
     from so101.pipeline.run_folder import RunFolder
 
@@ -40,7 +42,11 @@ class Settings:
     ] = None
     task: Annotated[
         str | None,
-        typer.Option(help="A task of task.yaml; short for --set task.name=TASK.", rich_help_panel=SETTINGS_PANEL),
+        typer.Option(
+            help="A task of task.yaml; short for --set task.name=TASK. Without it: that of the run folder or of the "
+            "recording, else of task.yaml.",
+            rich_help_panel=SETTINGS_PANEL,
+        ),
     ] = None
     demos: Annotated[
         int | None,
@@ -73,6 +79,11 @@ class Settings:
         short += [f"skillgen.target_demos={self.demos}"] if self.demos is not None else []
         return load_config(self.configs, preset=self.preset, overrides=[*short, *(self.set_ or [])])
 
+    @property
+    def names_task(self) -> bool:
+        """Whether --task or --set chose the task."""
+        return self.task is not None or any(text.partition("=")[0].strip() == "task.name" for text in self.set_ or [])
+
 
 @dataclass(frozen=True)
 class Common(Settings):
@@ -84,6 +95,22 @@ class Common(Settings):
         bool,
         typer.Option("--fresh", help="First remove what this command and later stages made in the folder."),
     ] = False
+
+    def load_for_run(self, console: Console, *, source: Path | None, makes_seeds: bool) -> Config:
+        """The configuration; its task is that of the recording or of the run folder when no option names one.
+
+        Raises:
+            ConfigError, DataError, RunFolderError: as `load` and `so101.pipeline.task_choice.choose_task`.
+        """
+        from so101.pipeline.task_choice import choose_task
+
+        config = self.load()
+        if self.names_task:
+            return config
+        task, why = choose_task(config, self.run_folder, source=source, makes_seeds=makes_seeds, fresh=self.fresh)
+        if why:
+            console.print(why, soft_wrap=True, markup=False, highlight=False)
+        return config if task == config.task.name else replace(self, task=task).load()
 
     @property
     def run_folder(self) -> RunFolder:

@@ -32,7 +32,8 @@ def run(
     """
     from so101.pipeline.flow import run_pipeline
 
-    config, console = common.load(), Console()
+    console = Console()
+    config = common.load_for_run(console, source=seeds, makes_seeds=True)
     with make_reporter(console) as reporter:
         results = run_pipeline(
             config,

@@ -20,7 +20,8 @@ def run_one_stage(name: str, common: Common, *, source: Path | None = None) -> N
     """
     from so101.pipeline.flow import run_stage
 
-    config, console = common.load(), Console()
+    console = Console()
+    config = common.load_for_run(console, source=source, makes_seeds=name == "seeds")
     with make_reporter(console) as reporter:
         result = run_stage(
             name,

@@ -76,6 +76,22 @@ def read_recording(path: Path | str, config: Config) -> list[Recording]:
     raise DataError(f"{path}: neither meta/info.json (LeRobot v2.1 or v3.0) nor a *.csv in this folder; check the path")
 
 
+def task_texts(path: Path | str) -> list[str]:
+    """The different task texts of a LeRobot folder, sorted; none for other kinds of recordings. Reads the list of
+    episodes only.
+
+    Raises:
+        DataError: that list cannot be read.
+    """
+    meta = Path(path) / "meta"
+    if (meta / "episodes.jsonl").is_file():
+        rows = _read_json_lines(meta / "episodes.jsonl")
+    else:
+        tables = [_read_parquet(file) for file in sorted((meta / "episodes").rglob("*.parquet"))]
+        rows = [row for table in tables if "tasks" in table.column_names for row in table.select(["tasks"]).to_pylist()]
+    return sorted({text for row in rows if (text := _first(row.get("tasks")))})
+
+
 # --- columns ---------------------------------------------------------------------------------------------------------
 
 
