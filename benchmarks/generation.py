@@ -5,8 +5,7 @@
     .venv/bin/python benchmarks/generation.py --attempts 300 --ablation
 
 Attempt seeds start at `--base-seed` (10,000 by default: seeds below are for tuning). The clock starts when the workers
-have
-loaded the model and the seeds, and stops when the last demo file is written.
+have loaded the model and the seeds, and stops when the last demo file is written.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
     .venv/bin/python benchmarks/ik.py            # about 30 s
 
-Tracking is kinematic: a retargeted segment of attempt seeds from `--base-seed` is followed frame by frame as generation does
-it, and FK of the joints is compared with the target. "servable rotation" leaves out the direction the arm has no joint for.
+Tracking is kinematic: a retargeted segment of attempt seeds from `--base-seed` is followed frame by frame as
+generation does it, and FK of the joints is compared with the target. "servable rotation" leaves out the direction the
+arm has no joint for.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Memory of a generation worker: peak and current resident size after 100 attempts and after all of them.
 
-    .venv/bin/python benchmarks/memory.py --attempts 1000      # about 3 minutes on an idle core
+.venv/bin/python benchmarks/memory.py --attempts 1000      # about 3 minutes on an idle core
 """
 
 from __future__ import annotations

@@ -15,9 +15,8 @@ class GraspStyle(Section):
     """How one task's object is taken and put down.
 
     kind `axis`: pinch across the object's symmetry axis at `grasp_offset_m` along it, put down upright; `block`: pinch
-    two opposite
-    faces from above. dip_deg: angle of the approach below the horizontal, steepest first, the first reachable one is
-    used.
+    two opposite faces from above. dip_deg: angle of the approach below the horizontal, steepest first, the first
+    reachable one is used.
     """
 
     kind: Literal["axis", "block"]

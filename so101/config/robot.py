@@ -12,8 +12,7 @@ Quat = tuple[float, float, float, float]
 
 class JointConfig(Section):
     """One servo joint, as the twin models it: torque = stiffness (target - q) - velocity gain dq/dt within the force
-    limit, against passive
-    damping and dry friction."""
+    limit, against passive damping and dry friction."""
 
     name: str
     lower_rad: float

@@ -63,9 +63,9 @@ class PlaceConfig(Section):
 
 
 class SegmentConfig(Section):
-    """Which part of a subtask is replayed: from `before_contact_frames` before the jaw first moves; idle frames slower
-    than
-    `idle_speed_m_s` are dropped down to `keep_idle_frames` in a row, then the rest is played `speed` times faster."""
+    """Which part of a subtask is replayed: what lies within `approach_distance_m` of where the jaw acts; idle frames
+    slower than `idle_speed_m_s` are dropped down to `keep_idle_frames` in a row, then the rest is played `speed` times
+    faster."""
 
     approach_distance_m: float = Field(ge=0)
     speed: float = Field(ge=1)

@@ -12,8 +12,7 @@ Range = tuple[float, float]
 
 class PlacementConfig(Section):
     """Start pose of one object in `world` and its ranges. roll_rad turns about the object's own x axis (as Isaac Lab's
-    reset
-    does), yaw_rad about world z; both after the nominal rotation."""
+    reset does), yaw_rad about world z; both after the nominal rotation."""
 
     prop: str
     position_m: Vec3
@@ -35,8 +34,7 @@ class PlacementConfig(Section):
 
 class SubtaskConfig(Section):
     """One subtask: poses are replayed relative to `object`. `signal` ends it (none for the last); `held` is the object
-    in
-    the jaw, whose pose in the hand is corrected for; offsets are added to the end, drawn inclusive, in frames."""
+    in the jaw, whose pose in the hand is corrected for; offsets are added to the end, drawn inclusive, in frames."""
 
     name: str
     object: str
@@ -70,10 +68,9 @@ class StrictTest(Section):
 
 class SuccessConfig(Section):
     """`object` must end in `container`. `openings_m`: xy of the container's openings in its frame; heights are
-    measured from
-    its frame origin (strict) and from `surface_height_m` (geometric). `center_m`: its centre for the geometric filter.
-    `pivot_m`: point of the object that must
-    follow the retargeted path when the arm cannot serve its rotation."""
+    measured from its frame origin (strict) and from `surface_height_m` (geometric). `center_m`: its centre for the
+    geometric filter. `pivot_m`: point of the object that must follow the retargeted path when the arm cannot serve its
+    rotation."""
 
     object: str
     container: str

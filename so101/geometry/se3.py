@@ -37,8 +37,7 @@ def rotation_from_quat(quat_wxyz: np.ndarray) -> np.ndarray:
 
 def quat_from_rotation(rotation: np.ndarray) -> np.ndarray:
     """(..., 3, 3) to (..., 4) with w >= 0, by Shepperd's method (1978): the largest of w, x, y, z is found first, so
-    the
-    square root never loses digits, neither near the identity nor at half turns."""
+    the square root never loses digits, neither near the identity nor at half turns."""
     R = np.asarray(rotation, float)
     d0, d1, d2 = R[..., 0, 0], R[..., 1, 1], R[..., 2, 2]
     squares = np.stack([1 + d0 + d1 + d2, 1 + d0 - d1 - d2, 1 - d0 + d1 - d2, 1 - d0 - d1 + d2], -1)  # 4 w^2, 4 x^2 ..

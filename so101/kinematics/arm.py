@@ -33,8 +33,7 @@ class ArmKinematics:
         call.
 
         The jaw angle is left at 0: it moves no frame of the arm, but it would reach the last bits of the Jacobian (by
-        way of the
-        centre of mass MuJoCo measures from) and make a solution depend on what was asked before.
+        way of the centre of mass MuJoCo measures from) and make a solution depend on what was asked before.
         """
         self._qpos[:NUM_ARM_JOINTS] = q_arm[:NUM_ARM_JOINTS]
         mujoco.mj_kinematics(self._model, self._data)

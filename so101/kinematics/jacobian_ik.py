@@ -1,13 +1,11 @@
 """Damped least squares IK for five joints.
 
 The arm has one direction fewer than a pose, so position comes first: rows of the error are weighted, and rotation is
-scaled
-down continuously while the position is off (`adaptive_rotation`). Two formulations:
+scaled down continuously while the position is off (`adaptive_rotation`). Two formulations:
 
 - ``weighted``: dq = (J^T W J + l^2 I)^-1 J^T W e, one problem for all six rows;
 - ``position_first``: the position rows are served by their own damped pseudo-inverse, rotation only in what joint
-freedom
-  they leave (task priority, Nakamura 1987).
+  freedom they leave (task priority, Nakamura 1987).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Bake the twin: the stock SO-101 plus jaw boxes, table and the props of a task, as one MuJoCo model.
 
 The robot base is the origin of the model (see `so101.sim.base`): world positions of the configuration are moved into
-the
-base frame here and nowhere else.
+the base frame here and nowhere else.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What every simulator backend offers. Physics runs in the base frame; world poses are derived (design: Frames).
 
 A batch has B environments that share one model. Environment b has its own `T_world_base[b]` (a translation and a turn
-about
-gravity), which changes where things are in the world and never what happens in the base frame: same demos for any B.
+about gravity), which changes where things are in the world and never what happens in the base frame: same demos for
+any B.
 """
 
 from __future__ import annotations

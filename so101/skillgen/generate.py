@@ -84,8 +84,7 @@ def generate(
     made.
 
     The outcome is that of the shortest such run of attempt numbers: with any number of workers, and after any
-    interruption, the
-    same files remain.
+    interruption, the same files remain.
 
     Args:
         target: kept demos wanted; `target_demos` when None. Not used without `generation_guarantee`.

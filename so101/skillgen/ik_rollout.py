@@ -200,8 +200,7 @@ class AttemptRunner:
 
     def _free_turn(self, T_base_ee: np.ndarray, held: HeldObject, axis_in_obj: np.ndarray) -> np.ndarray:
         """(4, 4) turn of base-frame space about the held object's symmetry axis, where it is let go, that points the
-        hand along
-        the arm's own plane. The object does not care; the arm has no joint for the heading of the hand."""
+        hand along the arm's own plane. The object does not care; the arm has no joint for the heading of the hand."""
         T_base_obj = T_base_ee @ held.T_ee_obj
         center, axis = T_base_obj[:3, 3], T_base_obj[:3, :3] @ axis_in_obj
         approach = T_base_ee[:3, 0] - axis * (axis @ T_base_ee[:3, 0])
@@ -255,9 +254,8 @@ class AttemptRunner:
 
     def _plan(self, T_target: np.ndarray, held: HeldObject | None, segment: Segment) -> np.ndarray:
         """IK along a segment, (n, 5). With an object in the hand, its pivot is what follows the path: rotation the arm
-        cannot
-        serve would otherwise swing the far end of the object away. The retreat after letting go ends where the arm's
-        reach ends."""
+        cannot serve would otherwise swing the far end of the object away. The retreat after letting go ends where the
+        arm's reach ends."""
         limits = self.settings.causes
         pivot = self._pivot_in_hand(held)
         release_end = segment.release_end if held is not None else len(T_target)
@@ -312,8 +310,7 @@ class AttemptRunner:
 
     def _settle(self, q_hold: np.ndarray, T_wanted: np.ndarray) -> None:
         """Hold, noise-free, until the measured hand stands still where the seed's hand stood; what gravity still takes
-        is added.
-        A hand that does not get nearer is held up by something: then nothing is added."""
+        is added. A hand that does not get nearer is held up by something: then nothing is added."""
         gate, sim = self.settings.gate, self.simulator
         jaw, offset_before = self._command[5], self._offset.copy()
         previous = sim.ee_pose(0)[:3, 3]

@@ -107,8 +107,7 @@ def cut_segment(
     jaw_threshold_rad: float,
 ) -> Segment:
     """The segment of subtask `index`: from where the hand last comes within `approach_distance_m` of where the jaw
-    acts, to
-    the subtask's end plus `end_offset` frames; a last subtask ends once the hand is that far away again."""
+    acts, to the subtask's end plus `end_offset` frames; a last subtask ends once the hand is that far away again."""
     subtask = task.subtasks[index]
     ends = subtask_ends(seed, task)
     offset_before = task.subtasks[index - 1].end_offset_frames[1] if index else 0

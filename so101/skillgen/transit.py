@@ -76,8 +76,7 @@ class CollisionChecker:
 
     def free(self, path: np.ndarray, jaw: float, held: HeldObject | None) -> bool:
         """Whether (n, 5) arm joints keep the clearance. Pairs that are near at either end (the object being
-        approached, the mat
-        under a lifted object) and the table need only not penetrate."""
+        approached, the mat under a lifted object) and the table need only not penetrate."""
         s = self._settings
         rows = np.column_stack([path, np.full(len(path), jaw)])
         ends = set(self.near(rows[0], held)) | set(self.near(rows[-1], held))
@@ -116,8 +115,7 @@ class TransitPlanner:
         """(n, 5) joint path [rad] that ends at T_to (4, 4), or None when every candidate comes too near something.
 
         Candidates, first free one wins: straight in joint space; then by way of the goal with the pan joint turned
-        back towards
-        where the arm is now, raised a little more each time.
+        back towards where the arm is now, raised a little more each time.
         """
         q_from = np.asarray(q_from, float)
         q_to = self._goal(q_from, T_to)
@@ -129,8 +127,8 @@ class TransitPlanner:
         return None
 
     def _goal(self, q_from: np.ndarray, T_to: np.ndarray) -> np.ndarray:
-        """Joints for T_to: the first solution within tolerance from here or from a posture turned towards the goal, else
-        the best of them."""
+        """Joints for T_to: the first solution within tolerance from here or from a posture turned towards the goal,
+        else the best of them."""
         s = self.settings
         azimuth = float(np.arctan2(*(T_to[:2, 3] - s.pan_axis_m)[::-1]))
         results = []

@@ -2,10 +2,8 @@
 worked.
 
 Cartesian waypoints of a pick-and-place are reached by sub-movements with minimum-jerk speed (Flash and Hogan 1985),
-random
-speed, overshoot with a correction, pauses, and hand tremor on the joints. Near objects the person corrects what is
-seen to be
-off, which is how gravity sag of the follower ends up compensated in the recorded leader targets.
+random speed, overshoot with a correction, pauses, and hand tremor on the joints. Near objects the person corrects what
+is seen to be off, which is how gravity sag of the follower ends up compensated in the recorded leader targets.
 """
 
 from __future__ import annotations

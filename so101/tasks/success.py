@@ -1,6 +1,5 @@
 """Did it work? Judged on the settled end of an episode from recorded arrays alone, so that a rollout, an open-loop
-replay and
-a foreign recording are judged by the same code. Nothing is latched: only the last frames count."""
+replay and a foreign recording are judged by the same code. Nothing is latched: only the last frames count."""
 
 from __future__ import annotations
 
