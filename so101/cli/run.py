@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,8 @@ from rich.console import Console
 from so101.cli.options import Common, with_options
 from so101.cli.progress import make_reporter
 from so101.cli.stage import print_result
+
+SEEDED_PRESET = "recording"  # of skillgen.yaml; --preset, --demos and --set win over it
 
 EPILOG = "Example: ./twin run --run runs/vials --demos 50 --set skillgen.nn_k=5"
 
@@ -22,7 +25,8 @@ def run(
         Path | None,
         typer.Option(
             metavar="FOLDER_OR_FILE",
-            help="Seed demonstrations: LeRobot folder, CSV or HDF5. Without it a scripted operator makes them.",
+            help="Seed demonstrations: LeRobot folder, CSV or HDF5. Without it a scripted operator makes them. "
+            "With it the preset `recording` applies.",
         ),
     ] = None,
 ) -> None:
@@ -33,6 +37,8 @@ def run(
     from so101.pipeline.flow import run_pipeline
 
     console = Console()
+    if seeds is not None and common.preset is None:
+        common = replace(common, preset=SEEDED_PRESET)
     config = common.load_for_run(console, source=seeds, makes_seeds=True)
     with make_reporter(console) as reporter:
         results = run_pipeline(
