@@ -7,6 +7,8 @@ flat variant, and tells all that is missing or wrong at once.
 from __future__ import annotations
 
 import json
+import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,7 @@ _EEF_TARGETS = (
     "datagen_info/eef_pose",
 )
 
+_RATE_TOLERANCE = 1e-3  # 29.97 Hz is 30 Hz
 _RIGID_TOLERANCE = 1e-3  # of R^T R - 1 and of the length of a quaternion: float32 files pass, scaled matrices do not
 
 
@@ -95,6 +98,8 @@ def read_seeds(path: Path | str, config: Config) -> list[SeedDemo]:
     Raises:
         DataError: not HDF5, truncated, no demos, or any demo with a missing or wrong field; all faults, one a line.
     """
+    if Path(path).is_dir():
+        raise DataError(f"{path}: a folder, not an HDF5 file of seeds; pass the file in it")
     try:
         with h5py.File(path, "r") as file:
             if not isinstance(file.get("data"), h5py.Group):
@@ -109,17 +114,39 @@ def read_seeds(path: Path | str, config: Config) -> list[SeedDemo]:
                     f"{path}: group 'data' holds no demonstration; record at least one, it becomes data/demo_0"
                 )
             faults: list[str] = []
+            _check_joint_order(data, f"{path}: data", config)
             seeds = [_read_demo(data[name], f"{path}: data/{name}", config, faults) for name in names]
     except FileNotFoundError:
         raise DataError(f"{path}: no such seed file; make one with the seeds stage or pass an existing .hdf5") from None
     except (OSError, RuntimeError, KeyError) as error:
         raise DataError(
-            f"{path}: not an HDF5 file, or truncated ({str(error).strip(chr(39))}); copy it again from where it was "
+            f"{path}: not an HDF5 file, or truncated ({' '.join(str(error).split())}); copy it again from where it was "
             f"recorded"
         ) from None
+    faults += _double_names(seeds, str(path))
     if faults:
         raise DataError("\n".join(faults))
     return seeds
+
+
+def _check_joint_order(data: h5py.Group, where: str, config: Config) -> None:
+    """A file that says which joints its columns are must mean this robot's, in this order."""
+    stored = _json_attribute(data.attrs.get("env_args")).get("joint_names")
+    if stored is not None and stored != list(config.robot.joint_names):
+        raise DataError(
+            f"{where}: env_args says the joints are {stored}; needed are {', '.join(config.robot.joint_names)} in this "
+            "order: reorder the columns, or correct robot.yaml"
+        )
+
+
+def _double_names(seeds: Sequence[SeedDemo | None], where: str) -> list[str]:
+    """A demo of the result says by name which seed it comes from."""
+    names = Counter(seed.name for seed in seeds if seed is not None)
+    return [
+        f"{where}: {count} demonstrations have the attribute name {name!r}; give each its own, or remove the attribute"
+        for name, count in names.items()
+        if count > 1
+    ]
 
 
 def check_seed(seed: SeedDemo, where: str, config: Config) -> list[str]:
@@ -139,6 +166,8 @@ def check_seed(seed: SeedDemo, where: str, config: Config) -> list[str]:
                 f"{where}: {label} hold {values[frame, joint]} at frame {frame}, joint {joint_names[joint]}; "
                 "cut the frame out or drop the demonstration"
             )
+        else:
+            faults.extend(f"{where}: {label} {fault}" for fault in _range_faults(values, config))
     lengths = {"actions": len(seed.q_target), "joint positions": len(seed.q)}
     lengths |= {f"object {name}": len(poses) for name, poses in seed.objects.items()}
     lengths |= {f"signal {name}": len(signal) for name, signal in seed.signals.items()}
@@ -150,6 +179,23 @@ def check_seed(seed: SeedDemo, where: str, config: Config) -> list[str]:
         faults.extend(f"{where}: object {name}: {fault}" for fault in _pose_faults(poses))
     faults.extend(f"{where}: {fault}" for fault in _signal_faults(seed, [s.signal for s in task.subtasks if s.signal]))
     return faults
+
+
+def _range_faults(values: np.ndarray, config: Config) -> list[str]:
+    """Angles no joint of this arm reaches: mostly degrees."""
+    margin = config.teleop.unit_detection.range_margin_rad
+    lower, upper = (
+        np.array([getattr(joint, key) for joint in config.robot.joints]) for key in ("lower_rad", "upper_rad")
+    )
+    beyond = np.argwhere((values < lower - margin) | (values > upper + margin))
+    if not beyond.size:
+        return []
+    frame, joint = beyond[0]
+    return [
+        f"hold {values[frame, joint]:g} at frame {frame}, joint {config.robot.joint_names[joint]}, whose range is "
+        f"{lower[joint]:g} to {upper[joint]:g} rad ({len(beyond)} such values); seeds in HDF5 are in rad, degrees go "
+        "through a CSV or LeRobot folder"
+    ]
 
 
 def _pose_faults(poses: np.ndarray) -> list[str]:
@@ -248,6 +294,8 @@ def _find(group: h5py.Group, candidates: Sequence[str]) -> h5py.Dataset | None:
 def _numbers(dataset: h5py.Dataset, where: str) -> np.ndarray:
     if dataset.dtype.kind not in "fiub":
         raise DataError(f"{where}: {dataset.name} holds {dataset.dtype}, not numbers")
+    if dataset.ndim == 0:
+        raise DataError(f"{where}: {dataset.name} is a single number; needed is one row a frame")
     return np.asarray(dataset[()], np.float64)
 
 
@@ -312,7 +360,7 @@ def _read_demo(group: h5py.Group, where: str, config: Config, faults: list[str])
             name=str(attrs.get("name", group.name.rpartition("/")[2])),
             task=config.task.name,
             source=str(attrs.get("source", f"{Path(group.file.filename).name}{group.name}")),
-            fps=float(attrs.get("fps", config.scene.physics.control_hz)),
+            fps=_rate(attrs, where, config),
             q_target=_numbers(q_target, where),
             q=_numbers(q, where),
             objects=_objects_in_base(group, {name: _numbers(d, where) for name, d in objects.items()}, where),
@@ -327,6 +375,22 @@ def _read_demo(group: h5py.Group, where: str, config: Config, faults: list[str])
     if new:
         return None
     return _with_bool_signals(seed)
+
+
+def _rate(attrs: dict[str, Any], where: str, config: Config) -> float:
+    """Hz. A row is sent every control period, so this must be the control rate; it is where the attribute is absent."""
+    control_hz = config.scene.physics.control_hz
+    stored = attrs.get("fps", control_hz)
+    try:
+        fps = float(stored)
+    except (TypeError, ValueError):
+        fps = math.nan
+    if not math.isclose(fps, control_hz, rel_tol=_RATE_TOLERANCE):
+        raise DataError(
+            f"{where}: attribute fps is {stored!r}, the twin is controlled at {control_hz:g} Hz "
+            "(scene.physics.control_hz); resample the demonstration to that rate"
+        )
+    return fps
 
 
 def _with_bool_signals(seed: SeedDemo) -> SeedDemo:

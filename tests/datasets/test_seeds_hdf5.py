@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import h5py
 import numpy as np
@@ -34,8 +35,8 @@ def a_seed(seed=0, name="demo_0", **changes):
         task="cube_in_box",
         source="test/episode_000003",
         fps=30.0,
-        q_target=rng.normal(size=(T, 6)),
-        q=rng.normal(size=(T, 6)),
+        q_target=rng.uniform(-0.4, 1.5, (T, 6)),
+        q=rng.uniform(-0.4, 1.5, (T, 6)),
         objects={key: make_pose(rotation_about_axis(Z, angles), rng.normal(size=(T, 3))) for key in ("cube", "box")},
         signals={"grasped": grasped},
         attrs={"offsets_deg": [0.5, -1.25], "note": "assumed"},
@@ -181,6 +182,9 @@ def test_end_effector_poses_alone_are_refused_with_the_reason(path):
         ("actions", np.zeros((T, 7)), "actions have shape (12, 7); needed are (T, 6) joint angles in rad"),
         ("actions", np.zeros((T - 1, 6)), "arrays differ in length (actions 11, joint positions 12"),
         ("actions", np.array([b"x"] * T), "not numbers"),
+        ("actions", np.array(3.0), "a single number"),
+        ("obs/datagen_info/subtask_term_signals/grasped", np.array(True), "a single number"),
+        ("actions", np.full((T, 6), 40.0), "whose range is -1.91986 to 1.91986 rad (72 such values); seeds in HDF5"),
         (
             "obs/datagen_info/object_pose/cube",
             np.repeat(2 * np.eye(4)[None], T, axis=0),
@@ -202,6 +206,26 @@ def test_wrong_arrays_are_refused(path, dataset, values, text):
     replace(path, dataset, values)
     message = refusal(path)
     assert text in message and "data/demo_0" in message
+
+
+@pytest.mark.parametrize("fps", ["fast", 0.0, -30.0, np.nan, 25.0])
+def test_another_rate_than_the_control_rate_is_refused(path, fps):
+    rewrite(path, lambda group: group.attrs.__setitem__("fps", fps))
+    assert "the twin is controlled at 30 Hz" in refusal(path)
+    rewrite(path, lambda group: group.attrs.__setitem__("fps", 29.98))
+    assert read_seeds(path, CONFIG)[0].fps == 29.98
+
+
+def test_equal_names_are_refused(tmp_path):
+    path = tmp_path / "seeds.hdf5"
+    write_seeds(path, [a_seed(0, "take"), a_seed(1, "take")], CONFIG, fk)
+    assert "2 demonstrations have the attribute name 'take'" in refusal(path)
+
+
+def test_another_joint_order_is_refused(path):
+    with h5py.File(path, "r+") as file:
+        file["data"].attrs["env_args"] = json.dumps({"joint_names": list(CONFIG.robot.joint_names)[::-1]})
+    assert "reorder the columns" in refusal(path)
 
 
 def test_nan_names_frame_and_joint(path):
