@@ -43,6 +43,9 @@ class InsufficientDemosError(So101Error):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Text to append to 'unknown ...' messages: the closest of `known`, or nothing when none is close."""
-    close = difflib.get_close_matches(word, list(known), n=1)
+    """Text to append to 'unknown ...' messages: the closest of `known`, or nothing when none is close. A beginning is
+    close."""
+    known = list(known)
+    begun = [name for name in known if len(word) > 1 and name.startswith(word)]
+    close = begun if len(begun) == 1 else difflib.get_close_matches(word, known, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""

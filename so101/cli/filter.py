@@ -5,7 +5,7 @@ from __future__ import annotations
 from so101.cli.options import Common, with_options
 from so101.cli.stage import run_one_stage
 
-EPILOG = "Example: ./twin filter --run runs/vials --set skillgen.keep=geometric"
+EPILOG = "Example: ./twin filter --run runs/vials"
 
 
 @with_options(Common)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from so101.cli.options import Common, with_options
 from so101.cli.stage import run_one_stage
 
-EPILOG = "Example: ./twin generate --run runs/vials --demos 100 --workers 4"
+EPILOG = "Example: ./twin generate --run runs/vials --demos 25"
 
 
 @with_options(Common)

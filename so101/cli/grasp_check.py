@@ -16,7 +16,7 @@ from so101.cli.options import Settings, with_options
 if TYPE_CHECKING:
     from so101.tasks.grasp_check import GraspReport, Trial
 
-EPILOG = "Example: ./twin grasp-check --set scene.physics.impratio=1"
+EPILOG = "Example: ./twin grasp-check --task cube_in_box"
 
 
 @with_options(Settings)

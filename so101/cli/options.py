@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -51,7 +52,8 @@ class Settings:
     demos: Annotated[
         int | None,
         typer.Option(
-            help="Verified demos wanted; short for --set skillgen.target_demos=N.", rich_help_panel=SETTINGS_PANEL
+            help="Verified demos wanted; short for --set skillgen.target_demos=N, with room for attempts that fail.",
+            rich_help_panel=SETTINGS_PANEL,
         ),
     ] = None
     set_: Annotated[
@@ -75,14 +77,21 @@ class Settings:
         """
         from so101.config import load_config
 
-        short = [f"task.name={self.task}"] if self.task is not None else []
-        short += [f"skillgen.target_demos={self.demos}"] if self.demos is not None else []
-        return load_config(self.configs, preset=self.preset, overrides=[*short, *(self.set_ or [])])
+        overrides = [f"task.name={self.task}"] if self.task is not None else []
+        overrides += [f"skillgen.target_demos={self.demos}"] if self.demos is not None else []
+        overrides += self.set_ or []
+        config = load_config(self.configs, preset=self.preset, overrides=overrides)
+        skillgen = config.skillgen
+        if self.demos is None or not skillgen.generation_guarantee or self.sets("skillgen.max_attempts"):
+            return config
+        enough = math.ceil(skillgen.target_demos * skillgen.attempts_per_demo)
+        if enough <= skillgen.max_attempts:
+            return config
+        return load_config(self.configs, preset=self.preset, overrides=[*overrides, f"skillgen.max_attempts={enough}"])
 
-    @property
-    def names_task(self) -> bool:
-        """Whether --task or --set chose the task."""
-        return self.task is not None or any(text.partition("=")[0].strip() == "task.name" for text in self.set_ or [])
+    def sets(self, key: str) -> bool:
+        """Whether a --set gives `key`."""
+        return any(assignment.partition("=")[0].strip() == key for assignment in self.set_ or [])
 
 
 @dataclass(frozen=True)
@@ -105,7 +114,7 @@ class Common(Settings):
         from so101.pipeline.task_choice import choose_task
 
         config = self.load()
-        if self.names_task:
+        if self.task is not None or self.sets("task.name"):
             return config
         task, why = choose_task(config, self.run_folder, source=source, makes_seeds=makes_seeds, fresh=self.fresh)
         if why:

@@ -15,7 +15,7 @@ from so101.cli.stage import print_result
 
 SEEDED_PRESET = "recording"  # of skillgen.yaml; --preset, --demos and --set win over it
 
-EPILOG = "Example: ./twin run --run runs/vials --demos 50 --set skillgen.nn_k=5"
+EPILOG = "Example: ./twin run --run runs/vials --demos 20"
 
 
 @with_options(Common)

@@ -10,7 +10,9 @@ import typer
 from so101.cli.options import Common, with_options
 from so101.cli.stage import run_one_stage
 
-EPILOG = "Example: ./twin seeds --task cube_in_box --seeds my_recording/ --run runs/cubes"
+EPILOG = (
+    "Example: ./twin seeds --run runs/operator; from a recording: ./twin seeds --run runs/mine --seeds my_recording"
+)
 
 
 @with_options(Common)

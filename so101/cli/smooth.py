@@ -5,7 +5,7 @@ from __future__ import annotations
 from so101.cli.options import Common, with_options
 from so101.cli.stage import run_one_stage
 
-EPILOG = "Example: ./twin smooth --run runs/vials --fresh --set skillgen.window_frames=15"
+EPILOG = "Example: ./twin smooth --run runs/vials"
 
 
 @with_options(Common)

@@ -104,6 +104,7 @@ class SkillgenConfig(Section):
     target_demos: int = Field(ge=1)
     generation_guarantee: bool
     max_attempts: int = Field(ge=1)
+    attempts_per_demo: float = Field(ge=1)
     keep_failed: bool
     action_noise_rad: float = Field(ge=0)
     noise_smoothness: float = Field(ge=0, lt=1)

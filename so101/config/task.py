@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from so101.config.base import Section
 from so101.config.robot import Quat, Vec3
+from so101.errors import did_you_mean
 
 Range = tuple[float, float]
 
@@ -136,7 +137,8 @@ class TaskConfig(Section):
     @model_validator(mode="after")
     def _active_exists(self) -> TaskConfig:
         if self.name not in self.tasks:
-            raise ValueError(f"name is {self.name!r}; tasks: {', '.join(sorted(self.tasks))}")
+            known = f"tasks: {', '.join(sorted(self.tasks))}{did_you_mean(self.name, self.tasks)}"
+            raise ValueError(f"name is {self.name!r}; {known}")
         return self
 
     @property

@@ -79,15 +79,14 @@ def make_seeds(
     if not seeds:
         write_json(run.seeds_report, report)
         raise InsufficientDemosError(
-            f"{source}: {report['text']}. The details are in {run.seeds_report}; other joint zeros or another table "
-            f"height "
-            "can be given under teleop.replay"
+            f"{source}: {report['text']}. The details are in {run.seeds_report}; another table height or search can be "
+            "set under teleop.replay"
         )
     write_seeds(run.seeds, seeds, config, _simulator(config.model_dump_json()).fk)
     write_json(run.seeds_report, report)
     reporter.message(report["text"])
     return StageResult(
-        STAGE, len(seeds), {key: report[key] for key in ("source", "kept", "of", "causes", "text", "assumptions")}
+        STAGE, len(seeds), {key: report[key] for key in ("source", "kept", "of", "causes", "assumptions")}
     )
 
 
@@ -262,8 +261,7 @@ def _assumptions(
     lines = [
         f"units: {decisions[0].unit} ({decisions[0].evidence[0]})",
         f"joint ranges read off the servo ticks in {shown} of {len(recordings)} recordings, nominal ranges of "
-        f"robot.yaml elsewhere; "
-        f"{len(calibrations)} calibrations",
+        f"robot.yaml elsewhere; {len(calibrations)} calibrations",
         f"table top {s.table_height_m * 1e3:.0f} mm over the robot base; the hand {s.pinch_height_m * 1e3:.0f} mm "
         f"over it when the jaw closes",
         "zero offsets of lift, elbow and wrist fitted per calibration and searched per recording within "

@@ -95,6 +95,8 @@ def check_same_settings(run: RunFolder, record: dict[str, Any], config: Config, 
     ]
     if not differing:
         return
+    if "task.name" in differing:  # the definitions of two tasks differ in every key: the name says it
+        differing = [key for key in differing if not key.startswith("task.tasks.")]
     lines = [f"  {key}: {_show(then, key)} in the folder, {_show(now, key)} now" for key in differing[:_SHOWN]]
     if len(differing) > _SHOWN:
         lines.append(f"  and {len(differing) - _SHOWN} more")

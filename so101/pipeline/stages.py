@@ -106,6 +106,7 @@ STAGES = {
 FREE_SETTINGS = (
     "skillgen.target_demos",  # how many, never which: attempt i is the same demo whatever these say
     "skillgen.max_attempts",
+    "skillgen.attempts_per_demo",
     "skillgen.generation_guarantee",
     "skillgen.presets",
     "task.grasp_check",

@@ -70,6 +70,7 @@ def test_every_example_parses(command):
         (["generate", "--preset", "ful"], "did you mean 'full'"),
         (["generate", "--set", "skilgen.nn_k=1"], "did you mean 'skillgen'"),
         (["generate", "--workers", "0"], "--workers"),
+        (["run", "--task", "cube"], "did you mean 'cube_in_box'"),
         (["config", "skilgen"], "did you mean 'skillgen'"),
         (["run", "--demos", "0"], "target_demos is 0"),
     ],
@@ -96,6 +97,16 @@ def test_config_prints_yaml_with_overrides_applied(twin):
     shown = yaml.safe_load(out)
     assert code == 0 and list(shown) == ["skillgen", "deploy"]
     assert shown["skillgen"]["selection"]["nn_k"] == 5 and shown["skillgen"]["target_demos"] == 7
+
+
+def test_demos_leaves_room_for_attempts_that_fail(twin):
+    def cap(*arguments):
+        return yaml.safe_load(twin("config", "skillgen", *arguments)[1])["skillgen"]["max_attempts"]
+
+    per_demo = yaml.safe_load(twin("config", "skillgen")[1])["skillgen"]["attempts_per_demo"]
+    assert cap("--demos", "1000") == 1000 * per_demo and cap("--demos", "1") == cap()
+    assert cap("--demos", "1000", "--set", "skillgen.max_attempts=7") == 7
+    assert cap("--demos", "9000", "--preset", "full") == 1200  # exactly this many attempts, whatever comes out
 
 
 def test_test_hands_everything_to_pytest(twin, monkeypatch):

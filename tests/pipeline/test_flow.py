@@ -157,6 +157,14 @@ def test_other_settings_are_refused_naming_key_and_both_values(run):
     assert {**after, ".lock": ""} == {**before, ".lock": ""}
 
 
+def test_another_task_is_named_without_its_definition(run):
+    go(run)
+    with pytest.raises(RunFolderError) as caught:
+        go(run, "task.name=cube_in_box")
+    assert 'task.name: "vial_to_rack" in the folder, "cube_in_box" now' in str(caught.value)
+    assert "task.tasks." not in str(caught.value)
+
+
 def test_other_seeds_are_refused(run, tmp_path):
     go(run)
     with pytest.raises(RunFolderError, match=r"--seeds: null in the folder, \".*mine.csv\" now"):
