@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -14,9 +14,17 @@ class RecordingsConfig(Section):
 
     units: Literal["auto", "degrees", "normalised", "radians", "pseudo_radians"]
     default_fps_hz: float = Field(gt=0)
+    fps_range_hz: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]]
     time_jitter: float = Field(gt=0, lt=1)
     columns: list[str]
     joint_aliases: dict[str, list[str]]
+
+    @model_validator(mode="after")
+    def _ordered(self) -> RecordingsConfig:
+        low, high = self.fps_range_hz
+        if low > high:
+            raise ValueError(f"fps_range_hz is [{low}, {high}]; the first number must not exceed the second")
+        return self
 
 
 class UnitDetectionConfig(Section):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -148,8 +149,12 @@ def _read_lerobot(folder: Path, config: Config) -> list[Recording]:
         )
     features = info.get("features")
     fps = info.get("fps")
-    if not isinstance(fps, (int, float)) or not fps > 0:
-        raise DataError(f"{folder}/meta/info.json: fps is {fps!r}; it must be the positive frame rate in Hz")
+    low, high = config.teleop.recordings.fps_range_hz
+    if not isinstance(fps, (int, float)) or not low <= fps <= high:
+        raise DataError(
+            f"{folder}/meta/info.json: fps is {fps!r}; it must be the frame rate in Hz, {low:g} to {high:g} "
+            "(teleop.recordings.fps_range_hz)"
+        )
     if not isinstance(features, dict) or _STATE not in features:
         known = ", ".join(features) if isinstance(features, dict) else "none"
         raise DataError(
@@ -170,8 +175,8 @@ def _read_lerobot(folder: Path, config: Config) -> list[Recording]:
     return recordings
 
 
-def _feature_names(feature: dict[str, Any], config: Config, where: str) -> list[str]:
-    names = feature.get("names")
+def _feature_names(feature: Any, config: Config, where: str) -> list[str]:
+    names = feature.get("names") if isinstance(feature, dict) else None
     if isinstance(names, dict):  # older datasets: {"motors": [...]}
         names = next((value for value in names.values() if isinstance(value, list)), None)
     if not isinstance(names, list):
@@ -219,12 +224,13 @@ def _lerobot_episode(
 
 def _episodes_v2(folder: Path, info: dict[str, Any]) -> Iterable[tuple[int, pa.Table, str]]:
     template = info.get("data_path", "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet")
-    chunk_size = int(info.get("chunks_size") or 1000)
+    chunk_size = _integer({"chunks_size": 1000} | info, "chunks_size", f"{folder}/meta/info.json", least=1)
     for row in _read_json_lines(folder / "meta" / "episodes.jsonl"):
         index = _integer(row, "episode_index", f"{folder}/meta/episodes.jsonl")
         path = folder / _fill(template, folder, episode_chunk=index // chunk_size, episode_index=index)
         table = _read_parquet(path)
-        _check_length(table.num_rows, row.get("length"), f"{path}: episode {index}")
+        listed = _integer(row, "length", f"{folder}/meta/episodes.jsonl") if "length" in row else None
+        _check_length(table.num_rows, listed, f"{path}: episode {index}")
         yield index, table, _first(row.get("tasks"))
 
 
@@ -243,6 +249,8 @@ def _episodes_v3(folder: Path, info: dict[str, Any]) -> Iterable[tuple[int, pa.T
         if absent:
             raise DataError(f"{meta}: no column {', '.join(absent)}; it is not the episode list of a v3.0 dataset")
         rows += table.select(needed + (["tasks"] if "tasks" in table.column_names else [])).to_pylist()
+    for row, key in itertools.product(rows, needed):
+        _integer(row, key, f"{folder}/meta/episodes")
     loaded: tuple[Path | None, pa.Table | None, np.ndarray] = (None, None, np.zeros(0, int))
     for row in sorted(rows, key=lambda row: row["episode_index"]):
         index = int(row["episode_index"])
@@ -257,21 +265,23 @@ def _episodes_v3(folder: Path, info: dict[str, Any]) -> Iterable[tuple[int, pa.T
         yield index, loaded[1].take(pa.array(rows_of_it)), _first(row.get("tasks"))
 
 
-def _check_length(found: int, listed: Any, where: str) -> None:
-    if found == 0 or (listed is not None and found != int(listed)):
+def _check_length(found: int, listed: int | None, where: str) -> None:
+    if found == 0 or (listed is not None and found != listed):
         raise DataError(f"{where} has {found} frames, the episode list says {listed}; the copy is incomplete")
+    if found < 2:
+        raise DataError(f"{where} has a single frame; a demonstration needs at least 2, take the episode out")
 
 
-def _fill(template: str, folder: Path, **values: int) -> str:
+def _fill(template: Any, folder: Path, **values: int) -> str:
     try:
-        return template.format(**values)
-    except (KeyError, ValueError, IndexError) as error:
+        return str.format(template, **values)
+    except (KeyError, ValueError, IndexError, AttributeError, TypeError) as error:
         raise DataError(f"{folder}/meta/info.json: data_path {template!r} cannot be filled ({error})") from None
 
 
-def _integer(row: dict[str, Any], key: str, where: str) -> int:
-    if not isinstance(row.get(key), int):
-        raise DataError(f"{where}: {key} is {row.get(key)!r}; it must be a whole number")
+def _integer(row: dict[str, Any], key: str, where: str, least: int = 0) -> int:
+    if not isinstance(row.get(key), int) or row[key] < least:
+        raise DataError(f"{where}: {key} is {row.get(key)!r}; it must be a whole number, {least} or more")
     return row[key]
 
 
@@ -388,6 +398,12 @@ def _csv_rate(values: np.ndarray, header: list[str], path: Path, config: Config)
             f"{path}: {header[column]} is not evenly spaced in s (median step {period:g}, line {line} differs by "
             f"more than {tolerance:.0%}); "
             "resample the recording to a constant rate, or drop the column to use teleop.recordings.default_fps_hz"
+        )
+    low, high = config.teleop.recordings.fps_range_hz
+    if not low <= 1.0 / period <= high:
+        raise DataError(
+            f"{path}: {header[column]} steps by {period:g}, which is {1.0 / period:g} Hz if it is in s; needed are "
+            f"{low:g} to {high:g} Hz (teleop.recordings.fps_range_hz). Convert the column to seconds"
         )
     return 1.0 / period
 

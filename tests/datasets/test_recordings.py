@@ -206,6 +206,57 @@ def test_folder_refusals(tmp_path):
     assert "no feature 'observation.state' (features: x)" in refusal(tmp_path / "v3")
 
 
+def rewrite_info(folder, **changes):
+    path = folder / "meta/info.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"fps": 0}, "fps is 0; it must be the frame rate in Hz, 1 to 1000"),
+        ({"fps": float("inf")}, "fps is inf"),
+        ({"fps": 1e-6}, "fps is 1e-06"),
+        ({"fps": "30"}, "fps is '30'"),
+        ({"chunks_size": "x"}, "chunks_size is 'x'; it must be a whole number, 1 or more"),
+        ({"chunks_size": 0}, "chunks_size is 0"),
+        ({"data_path": 7}, "data_path 7 cannot be filled"),
+        ({"features": {"observation.state": "oops"}}, "observation.state has no names of its columns"),
+    ],
+)
+def test_nonsense_in_info_json(tmp_path, changes, text):
+    write_v21(tmp_path / "set")
+    rewrite_info(tmp_path / "set", **changes)
+    assert text in refusal(tmp_path / "set")
+
+
+@pytest.mark.parametrize("length", ["many", 1.5, None, -3])
+def test_nonsense_in_the_list_of_episodes(tmp_path, length):
+    write_v21(tmp_path / "v2")
+    (tmp_path / "v2/meta/episodes.jsonl").write_text(json.dumps({"episode_index": 0, "length": length}) + "\n")
+    assert f"length is {length!r}; it must be a whole number" in refusal(tmp_path / "v2")
+    write_v3(tmp_path / "v3")
+    path = next((tmp_path / "v3/meta/episodes").rglob("*.parquet"))
+    table = pq.read_table(path)
+    lengths = pa.array([length] * table.num_rows)
+    pq.write_table(table.set_column(table.column_names.index("length"), "length", lengths), path)
+    assert f"length is {length!r}; it must be a whole number" in refusal(tmp_path / "v3")
+
+
+def test_a_single_frame_is_no_episode(tmp_path):
+    write_v21(tmp_path / "set", count=1)
+    pq.write_table(episode(0, frames=1)[2], next((tmp_path / "set/data").rglob("*.parquet")))
+    (tmp_path / "set/meta/episodes.jsonl").write_text(json.dumps({"episode_index": 0, "length": 1}) + "\n")
+    assert "has a single frame" in refusal(tmp_path / "set")
+
+
+def test_a_time_column_in_milliseconds_is_refused(tmp_path):
+    rows = [[33.3 * t, *[0.0] * 6] for t in range(5)]
+    write_csv(tmp_path / "a.csv", ["time", *JOINTS], rows)
+    text = refusal(tmp_path / "a.csv")
+    assert "0.03003 Hz if it is in s" in text and "Convert the column to seconds" in text
+
+
 def test_incomplete_copies(tmp_path):
     write_v3(tmp_path / "a")
     data = tmp_path / "a/data/chunk-000/file-001.parquet"
