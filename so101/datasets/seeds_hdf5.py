@@ -19,7 +19,7 @@ import numpy as np
 from so101.config import Config
 from so101.datasets.seeds import SeedDemo
 from so101.errors import DataError
-from so101.files import atomic_path
+from so101.files import write_atomic
 from so101.geometry import invert_pose, pose_from_pos_quat, pose_to_pos_quat
 
 ForwardKinematics = Callable[[np.ndarray], np.ndarray]  # (T, 6) rad to (T, 4, 4) T_base_ee
@@ -59,30 +59,32 @@ def write_seeds(path: Path | str, seeds: Sequence[SeedDemo], config: Config, fk:
             use.
 
     Raises:
-        DataError: no seeds, or the file cannot be written.
+        DataError: no seeds.
+        OSError: the file cannot be written.
     """
     if not seeds:
         raise DataError(f"{path}: there is no seed demonstration to write; see seeds.json for why none was usable")
-    try:
-        with atomic_path(path) as temporary, h5py.File(temporary, "w", libver=("v108", "v108")) as file:
-            data = _group(file, "data")
-            data.attrs["total"] = sum(seed.num_frames for seed in seeds)
-            data.attrs["env_args"] = json.dumps(
-                {
-                    "env_name": seeds[0].task,
-                    "type": 2,
-                    "layout_version": LAYOUT_VERSION,
-                    "joint_names": list(config.robot.joint_names),
-                    "eef_name": EEF_NAME,
-                    "actions": "joint targets of the leader, rad",
-                    "poses": "in the robot base, quaternions w x y z",
-                },
-                sort_keys=True,
-            )
-            for index, seed in enumerate(seeds):
-                _write_demo(_group(data, f"demo_{index}"), seed, fk)
-    except OSError as error:
-        raise DataError(f"{path}: the seeds could not be written ({error}); check free space and permissions") from None
+    # Built in memory: HDF5 takes the process down with it when the disk is full while it writes.
+    with h5py.File(Path(path).name, "w", driver="core", backing_store=False, libver=("v108", "v108")) as file:
+        data = _group(file, "data")
+        data.attrs["total"] = sum(seed.num_frames for seed in seeds)
+        data.attrs["env_args"] = json.dumps(
+            {
+                "env_name": seeds[0].task,
+                "type": 2,
+                "layout_version": LAYOUT_VERSION,
+                "joint_names": list(config.robot.joint_names),
+                "eef_name": EEF_NAME,
+                "actions": "joint targets of the leader, rad",
+                "poses": "in the robot base, quaternions w x y z",
+            },
+            sort_keys=True,
+        )
+        for index, seed in enumerate(seeds):
+            _write_demo(_group(data, f"demo_{index}"), seed, fk)
+        file.flush()
+        content = file.id.get_file_image()
+    write_atomic(path, lambda target: target.write(content))
 
 
 def read_seeds(path: Path | str, config: Config) -> list[SeedDemo]:

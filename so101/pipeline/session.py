@@ -125,6 +125,11 @@ def explain_disk_errors(run: RunFolder) -> Iterator[None]:
                 f"{path}: a file is in the way of a folder ({error.strerror}). Move it, or choose another folder with "
                 "--run"
             ) from error
+        if ours:  # a name too long, a folder removed under our hands, a broken disk
+            raise RunFolderError(
+                f"{path}: cannot be used ({error.strerror or error}). Finished files are kept where they could be "
+                "written. See to the folder and repeat the command, or choose another folder with --run"
+            ) from error
         raise
 
 

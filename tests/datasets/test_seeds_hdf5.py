@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -16,6 +20,7 @@ from so101.errors import DataError
 from so101.geometry import invert_pose, make_pose, pose_to_pos_quat, rotation_about_axis
 
 CONFIG = load_config(overrides=["task.name=cube_in_box"])
+ROOT = Path(__file__).resolve().parents[2]
 T = 12
 Z = np.array([0.0, 0.0, 1.0])
 
@@ -278,3 +283,20 @@ def test_nothing_to_write_is_an_error_and_a_failed_write_leaves_the_old_file(tmp
         write_seeds(path, [a_seed(5)], CONFIG, lambda q: 1 / 0)
     assert path.read_bytes() == before
     assert sorted(p.name for p in path.parent.iterdir()) == ["seeds.hdf5"]
+
+
+def test_a_full_disk_is_an_error_of_the_disk_and_not_a_crash(tmp_path):
+    """In a process of its own: HDF5 used to end it with a segmentation fault."""
+    script = (
+        "import resource, signal\n"
+        "from tests.datasets.test_seeds_hdf5 import CONFIG, a_seed, fk, write_seeds\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n"
+        "try:\n"
+        f"    write_seeds({str(tmp_path / 'seeds.hdf5')!r}, [a_seed()], CONFIG, fk)\n"
+        "except OSError as error:\n"
+        "    print('errno', error.errno)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
+    assert (ended.returncode, ended.stdout) == (0, f"errno {errno.EFBIG}\n"), ended.stderr
+    assert list(tmp_path.iterdir()) == []

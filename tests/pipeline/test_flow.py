@@ -256,6 +256,9 @@ def test_two_commands_in_one_folder_the_second_names_the_first(run, monkeypatch)
         (errno.EDQUOT, "disk is full"),
         (errno.EROFS, "cannot be written.*Make .* writable, or choose another folder"),
         (errno.EACCES, "cannot be written"),
+        (errno.ENAMETOOLONG, "cannot be used .File name too long.*choose another folder with --run"),
+        (errno.EIO, "cannot be used .Input/output error"),
+        (errno.ENOENT, "cannot be used .No such file"),
     ],
 )
 def test_what_the_disk_refuses_is_explained(run, monkeypatch, number, expected):
