@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from so101.config import Config
-from so101.datasets.demo import Demo, demo_file_name, demo_index, list_demos, load_demo, save_demo
+from so101.datasets.demo import Demo, demo_index, list_demos, load_demo, save_demo
 from so101.datasets.seeds_hdf5 import read_seeds
 from so101.evaluation.statistics import wilson_interval
+from so101.files import remove_temporaries
 from so101.pipeline.progress import Reporter, StageResult
 from so101.pipeline.run_folder import RunFolder
 from so101.pipeline.workers import map_unordered
@@ -115,8 +116,11 @@ def generate(
         results.close()
     for index in [i for i in done if i >= prefix.length]:  # finished out of turn
         del done[index]
-        for folder in (run.generated, run.failed):
-            (folder / demo_file_name(index)).unlink(missing_ok=True)
+    for folder in (run.generated, run.failed):  # also what a worker wrote before it could tell, or was writing
+        remove_temporaries(folder)
+        for path in list_demos(folder):
+            if demo_index(path) >= prefix.length:
+                path.unlink()
     return StageResult("generate", prefix.kept, _summary(config, done, prefix))
 
 

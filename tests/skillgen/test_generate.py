@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from so101.config import load_config
@@ -10,6 +12,8 @@ from so101.datasets.seeds_hdf5 import write_seeds
 from so101.kinematics import ArmKinematics
 from so101.pipeline.progress import SilentReporter
 from so101.pipeline.run_folder import RunFolder
+from so101.pipeline.workers import map_unordered
+from so101.skillgen import generate as stage
 from so101.skillgen.generate import generate
 
 
@@ -86,6 +90,21 @@ def test_a_guarantee_stops_at_the_wanted_number_and_leaves_no_attempt_beyond(who
     files = contents(run)
     assert len(files) == result.summary["attempts"] <= 4
     assert files.items() <= whole[2].items()
+
+
+def test_what_a_stopped_worker_left_is_removed(whole, tmp_path, vial_config, vial_seeds, monkeypatch):
+    """A worker may have written its file, or half of it, when the parent has enough and ends it."""
+    run = new_run(tmp_path, vial_config, vial_seeds)
+
+    def with_a_file_too_many(function, jobs, **options):
+        yield from map_unordered(function, itertools.islice(jobs, 1), **{**options, "workers": 1})
+        name = sorted(whole[2])[0]
+        run.generated.joinpath("demo_000003.npz").write_bytes(whole[2][name])
+        run.generated.joinpath(".demo_000003.7.tmp.npz").write_bytes(b"PK")
+
+    monkeypatch.setattr(stage, "map_unordered", with_a_file_too_many)
+    generate(config("skillgen.generation_guarantee=true", "skillgen.target_demos=1"), run, SilentReporter(), 2)
+    assert [path.name for path in run.generated.iterdir()] == ["demo_000000.npz"]
 
 
 def test_an_impossible_guarantee_ends_with_the_attempts(whole, tmp_path, vial_config, vial_seeds):
