@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Sequence
@@ -77,12 +78,38 @@ def load_config(
             apply_override(values, f"{key}={json.dumps(value)}")
     for assignment in overrides:
         apply_override(values, assignment)
-    faults, sections = [], {}
+    sections, faults = _validated(values)
+    if not faults:
+        faults = _preset_faults(values)
+    if faults:
+        raise ConfigError("\n".join(faults))
+    return Config(**sections)
+
+
+def _validated(values: dict[str, dict[str, Any]]) -> tuple[dict[str, Section], list[str]]:
+    """Models by section, and the faults of those that are not valid."""
+    sections, faults = {}, []
     for name, field in Config.model_fields.items():
+        if name not in values:
+            continue
         try:
             sections[name] = validate(field.annotation, values[name], f"{name}.yaml")
         except ConfigError as error:
             faults.append(str(error))
-    if faults:
-        raise ConfigError("\n".join(faults))
-    return Config(**sections)
+    return sections, faults
+
+
+def _preset_faults(values: dict[str, dict[str, Any]]) -> list[str]:
+    """What is wrong with presets, also with those not in use: found today, not when they are needed."""
+    faults = []
+    for preset, assignments in values["skillgen"].get("presets", {}).items():
+        changed = copy.deepcopy(values)
+        try:
+            for key, value in assignments.items():
+                apply_override(changed, f"{key}={json.dumps(value)}")
+            changed = {name: section for name, section in changed.items() if section != values[name]}
+            wrong = _validated(changed)[1]
+        except ConfigError as error:
+            wrong = [str(error)]
+        faults += [f"skillgen.yaml: presets.{preset}: {fault}" for fault in wrong]
+    return faults

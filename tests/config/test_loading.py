@@ -108,6 +108,22 @@ def test_unknown_preset_gets_the_closest():
 
 
 @pytest.mark.parametrize(
+    ("preset", "text"),
+    [
+        ({"skillgen.max_attempts": float("nan")}, "max_attempts is 'NaN'"),
+        ({"skillgen.max_attempts": None}, "max_attempts is None"),
+        ({"skillgen.nope": 1}, "unknown key 'nope'"),
+        ({"nope.x": 1}, "unknown section 'nope'"),
+        ({"skillgen": 1}, "write it as SECTION.KEY=VALUE"),
+    ],
+)
+def test_a_wrong_preset_is_found_before_it_is_used(configs, preset, text):
+    edit(configs, "skillgen", lambda values: values["presets"].update(small=preset))
+    with pytest.raises(ConfigError, match=rf"^skillgen.yaml: presets.small: .*{text}"):
+        load_config(configs)
+
+
+@pytest.mark.parametrize(
     ("content", "text"),
     [
         ("a: [1", "deploy.yaml: not valid YAML"),
