@@ -104,8 +104,8 @@ def check_same_settings(run: RunFolder, record: dict[str, Any], config: Config, 
     raise RunFolderError(
         f"{run.root} was made with other settings:\n"
         + "\n".join(lines)
-        + f"\nUse another folder (--run FOLDER), or remake what depends on them: `./twin {first} --fresh` with these "
-        "settings, or `./twin run --fresh` for everything"
+        + "\nUse another folder (--run FOLDER), or remake what depends on them with these settings: "
+        f"`./twin {first} --run {run.root} --fresh`, or `./twin run --run {run.root} --fresh` for everything"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 
 import av
@@ -132,7 +133,9 @@ class StateRenderer(FrameRenderer):
     """Draws states without physics: joints and objects are placed, kinematics follows, nothing moves by itself."""
 
     def __init__(self, config: Config, model: mujoco.MjModel | None = None) -> None:
-        super().__init__(baked_model(config, looks=True) if model is None else model, config)
+        model = copy.copy(baked_model(config, looks=True) if model is None else model)
+        model.opt.enableflags &= ~int(mujoco.mjtEnableBit.mjENBL_SLEEP)  # what sleeps would stay where it was
+        super().__init__(model, config)
         self._data = mujoco.MjData(self.model)
         self._joints = [self.model.joint(name).qposadr[0] for name in config.robot.joint_names]
         self._objects = {name: self._find_object(name) for name in config.task.active.objects}

@@ -152,7 +152,7 @@ def test_other_settings_are_refused_naming_key_and_both_values(run):
     text = str(caught.value)
     assert "skillgen.selection.nn_k: 3 in the folder, 1 now" in text
     assert "skillgen.smoothing.window_frames: 21 in the folder, 9 now" in text
-    assert "--run FOLDER" in text and "`./twin generate --fresh`" in text
+    assert "--run FOLDER" in text and f"`./twin generate --run {run.root} --fresh`" in text
     after = tree_digest(run.root)
     assert {**after, ".lock": ""} == {**before, ".lock": ""}
 
