@@ -1,4 +1,6 @@
-"""Names of what can go wrong in an attempt. "" is success."""
+"""What can go wrong in an attempt: names, "" is success, and the exception that stops it."""
+
+from __future__ import annotations
 
 IK_DIVERGENCE = "ik_divergence"  # commanded joints stopped following the target
 UNREACHABLE = "unreachable"  # a key pose has no solution within tolerance
@@ -10,3 +12,12 @@ NOT_INSERTED = "not_inserted"  # let go, but not where it belongs
 TIMEOUT = "timeout"  # more frames than max_frames
 
 CAUSES = (IK_DIVERGENCE, UNREACHABLE, GRASP_MISSED, SLIPPED, DROPPED, RACK_COLLISION, NOT_INSERTED, TIMEOUT)
+
+
+class AttemptFailed(Exception):
+    """Stops an attempt with a named cause."""
+
+    def __init__(self, cause: str, **figures: float) -> None:
+        super().__init__(cause)
+        self.cause = cause
+        self.figures = {key: round(float(value), 5) for key, value in figures.items()}

@@ -20,6 +20,7 @@ from so101.geometry import make_pose, pose_from_pos_quat, rotation_about_axis
 from so101.kinematics import make_ik
 from so101.sim.mujoco_sim import MujocoSimulator
 from so101.skillgen import causes
+from so101.skillgen.causes import AttemptFailed
 from so101.skillgen.fk_replay import fk_replay
 from so101.skillgen.retarget import correct_for_held, retarget
 from so101.skillgen.selection import align_symmetric, select_nearest
@@ -36,15 +37,6 @@ def _raised(T: np.ndarray, lift_m: float) -> np.ndarray:
     T = T.copy()
     T[:, 2, 3] += lift_m
     return T
-
-
-class AttemptFailed(Exception):
-    """Stops an attempt with a named cause."""
-
-    def __init__(self, cause: str, **figures: float) -> None:
-        super().__init__(cause)
-        self.cause = cause
-        self.figures = {key: round(float(value), 5) for key, value in figures.items()}
 
 
 @dataclass

@@ -14,6 +14,7 @@ from so101.config import Config
 from so101.geometry import pose_from_pos_quat
 from so101.kinematics import IkBackend
 from so101.sim.mujoco_sim import MujocoSimulator
+from so101.skillgen.causes import UNREACHABLE, AttemptFailed
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,7 @@ class TransitPlanner:
 
     def __init__(self, config: Config, simulator: MujocoSimulator, ik: IkBackend) -> None:
         self.settings = config.skillgen.transit
+        self._unreachable_m = config.skillgen.causes.unreachable_m
         self._simulator, self._ik = simulator, ik
         self._dt = simulator.control_dt
         self.checker = CollisionChecker(config, simulator)
@@ -137,6 +139,9 @@ class TransitPlanner:
             if result.position_error_m <= s.goal_tolerance_m and result.rotation_error_rad <= s.goal_tolerance_rad:
                 return result.q
             results.append(result)
+        nearest = min(result.position_error_m for result in results)
+        if nearest > self._unreachable_m:
+            raise AttemptFailed(UNREACHABLE, position_error_m=nearest)
         return min(results, key=lambda r: (r.position_error_m > s.goal_tolerance_m, round(r.rotation_error_rad, 2))).q
 
     def _candidates(self, q_from: np.ndarray, q_to: np.ndarray, T_to: np.ndarray) -> Iterator[list[np.ndarray]]:
