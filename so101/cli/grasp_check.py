@@ -24,8 +24,7 @@ def grasp_check(
     settings: Settings,
     json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write all figures here.")] = None,
 ) -> None:
-    """Close the jaw on the object of the task, lift it, hold it; show how far it creeps in the hand, and that an open
-    jaw does not hold it."""
+    """Close the jaw on the task's object, lift it, hold it: how far it creeps, and that an open jaw holds nothing."""
     from so101.files import write_json
     from so101.tasks.grasp_check import GraspNotHeld, check_grasp
 

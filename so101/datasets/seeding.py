@@ -261,7 +261,7 @@ def _assumptions(
     lines = [
         f"units: {decisions[0].unit} ({decisions[0].evidence[0]})",
         f"joint ranges read off the servo ticks in {shown} of {len(recordings)} recordings, nominal ranges of "
-        f"robot.yaml elsewhere; {len(calibrations)} calibrations",
+        f"robot.yaml elsewhere; calibrations met: {len(calibrations)}",
         f"table top {s.table_height_m * 1e3:.0f} mm over the robot base; the hand {s.pinch_height_m * 1e3:.0f} mm "
         f"over it when the jaw closes",
         "zero offsets of lift, elbow and wrist fitted per calibration and searched per recording within "
