@@ -54,7 +54,8 @@ def joint_path(config: Config, frames: int, rng: np.random.Generator, roughness:
     waves = np.sin(2 * np.pi * time * rng.uniform(0.3, 1.2, 6) + rng.uniform(0, 2, 6))
     q = home + 0.5 * np.sin(np.pi * time) ** 2 * waves + rng.normal(0, roughness, (frames, 6))
     q[:, 5] = np.where((time[:, 0] > 0.4) & (time[:, 0] < 0.85), 0.1, 1.0)
-    return q
+    limits = np.array([(joint.lower_rad, joint.upper_rad) for joint in config.robot.joints])
+    return q.clip(*limits.T)
 
 
 def make_demo(
