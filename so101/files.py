@@ -36,8 +36,8 @@ def write_atomic(path: Path | str, write: Callable[[BinaryIO], Any]) -> None:
 
 
 def write_text(path: Path | str, text: str) -> None:
-    """UTF-8 text, atomically."""
-    write_atomic(path, lambda file: file.write(text.encode()))
+    """UTF-8 text, atomically. Path names that the locale could not decode come out as the bytes they are."""
+    write_atomic(path, lambda file: file.write(text.encode(errors="surrogateescape")))
 
 
 def write_json(path: Path | str, value: Any) -> None:

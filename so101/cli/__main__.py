@@ -3,6 +3,8 @@
 if __name__ == "__main__":
     import sys
 
-    from so101.cli.app import main
-
+    try:
+        from so101.cli.app import main
+    except KeyboardInterrupt:  # Ctrl-C before the program can say anything
+        sys.exit(130)
     sys.exit(main())

@@ -66,11 +66,13 @@ app.command(
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit code. Errors of the user, the data or the disk end without traceback."""
     from so101.pipeline.workers import SINGLE_THREAD
+    from so101.rendering.gl import set_aside
 
     arguments = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in arguments
     for name, value in SINGLE_THREAD.items():  # before numpy loads: the same arithmetic as in the workers
         os.environ.setdefault(name, value)
+    set_aside()
     try:
         with stoppable():
             app(args=arguments, prog_name="./twin")

@@ -99,6 +99,7 @@ def write_dataset(config: Config, run: RunFolder, reporter: Reporter, workers: i
         else:
             try:
                 _build(building, config, episodes, marker, reporter, workers)
+                _keep_others_files(run.dataset, building)
                 if run.dataset.exists():
                     os.replace(run.dataset, replaced)
                 os.replace(building, run.dataset)
@@ -350,6 +351,15 @@ def _refuse_foreign(dataset: Path) -> None:
             f"{dataset}: exists, but was not written by this program (no meta/{MARKER} of {MADE_BY}), so it is left "
             "alone; move it away or choose another run folder"
         )
+
+
+def _keep_others_files(dataset: Path, building: Path) -> None:
+    """What somebody put beside our folders (a README.md, say) goes on into the new dataset."""
+    ours = {path.name for path in building.iterdir()}
+    for path in sorted(dataset.rglob("*")) if dataset.is_dir() else ():
+        inside = path.relative_to(dataset)
+        if path.is_file() and inside.parts[0] not in ours:
+            _link_or_copy(path, building / inside)
 
 
 def _clean_up(dataset: Path, building: Path, replaced: Path) -> None:

@@ -28,6 +28,7 @@ from so101.evaluation.statistics import (
 )
 from so101.geometry import make_pose, rotation_about_axis
 from so101.pipeline.run_folder import RunFolder
+from so101.trajectory.smoothing import kept_indices
 
 SOURCES = ("seeds", "generated", "verified")
 CHANCES = ("geometric", "strict", "verified")  # stages whose share is a success probability
@@ -254,16 +255,22 @@ def _count_stages(
     if seeds is None and report is not None:
         seeds = report.kept
     ran = summary.attempts is not None
-    filtered = read_json(run.filter_report)
-    kept = len(filtered["kept"]) if filtered is not None else None
+    kept = len(kept_indices(run)) if run.filter_report.is_file() else None
     smoothed = len(list_demos(run.smoothed)) if run.smoothed.is_dir() else None
     replayed = verified + rejected if verified is not None else None
     rendered = len(summary.videos) if run.videos.is_dir() else None
     wanted = min(verified, config.skillgen.target_demos) if verified is not None else None
-    info = read_json(run.dataset / "meta" / "info.json")
-    episodes = int(info["total_episodes"]) if info is not None else None
-    if info is not None and "total_frames" in info:
-        summary.frames["dataset"] = int(info["total_frames"])
+    info_path = run.dataset / "meta" / "info.json"
+    info = read_json(info_path)
+    episodes = None
+    if info is not None:
+        try:
+            episodes, summary.frames["dataset"] = int(info["total_episodes"]), int(info["total_frames"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(
+                f"{info_path}: total_episodes and total_frames must be whole numbers ({error!r}); delete the dataset "
+                "folder and run the dataset stage again"
+            ) from None
     rows = [
         ("seeds", "demonstrations that became seeds", seeds, candidates, "recordings"),
         ("attempts", "trajectories generated with physics", summary.attempts, None, ""),

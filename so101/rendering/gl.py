@@ -17,9 +17,22 @@ PACKAGES = {
 }
 
 
+_OFF = "disable"
+_SET_ASIDE = "SO101_GL"
+
+
+def set_aside() -> None:
+    """Keep MUJOCO_GL from `import mujoco`, here and in processes started later: with an unknown value or without the
+    libraries that fails, also for commands that draw nothing. `make_context` still obeys it."""
+    os.environ[_SET_ASIDE], os.environ[VARIABLE] = backend(), _OFF
+
+
 def backend() -> str:
     """The value of MUJOCO_GL, egl when it is unset."""
-    return os.environ.get(VARIABLE, "").strip().lower() or DEFAULT_BACKEND
+    name = os.environ.get(VARIABLE, "").strip().lower()
+    if name == _OFF:
+        name = os.environ.get(_SET_ASIDE, _OFF)
+    return name or DEFAULT_BACKEND
 
 
 def make_context(width_px: int, height_px: int) -> Any:

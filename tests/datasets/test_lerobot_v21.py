@@ -228,6 +228,17 @@ def test_copies_where_hard_links_are_not_possible(config, written, run, monkeypa
     assert tree(run.dataset) == tree(written.dataset)
 
 
+def test_files_of_others_in_the_dataset_outlive_a_new_one(config, run):
+    (run.dataset / "README.md").write_text("my notes")
+    (run.dataset / "notes/a").mkdir(parents=True)
+    (run.dataset / "notes/a/b.txt").write_text("more")
+    fewer = load_config(overrides=[*OVERRIDES, "skillgen.target_demos=2"])
+    assert not write_dataset(fewer, run, SilentReporter(), 1).summary["unchanged"]
+    assert (run.dataset / "README.md").read_text() == "my notes"
+    assert (run.dataset / "notes/a/b.txt").read_text() == "more"
+    assert not parquet(run, 2).exists()
+
+
 def test_target_demos_are_taken_in_index_order(run):
     config = load_config(overrides=[*OVERRIDES, "skillgen.target_demos=2"])
     write_dataset(config, run, SilentReporter(), 1)

@@ -251,6 +251,15 @@ def test_damaged_files_name_the_way_out(config, tmp_path):
     run.seeds_report.write_text("{")
     with pytest.raises(DataError, match=r"seeds\.json: the report cannot read it"):
         write_report(config, run, SilentReporter(), 1)
+    run.seeds_report.unlink()
+    run.filter_report.write_text('{"kept": 3}')
+    with pytest.raises(DataError, match=r"filter\.json: must be JSON with a list `kept`"):
+        write_report(config, run, SilentReporter(), 1)
+    run.filter_report.unlink()
+    (run.dataset / "meta").mkdir(parents=True)
+    (run.dataset / "meta/info.json").write_text("[]")
+    with pytest.raises(DataError, match=r"info\.json: total_episodes and total_frames must be whole numbers"):
+        write_report(config, run, SilentReporter(), 1)
 
 
 def test_frames_are_those_asked_for(tmp_path):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from so101.cli.signals import Stopped, stoppable
 from so101.pipeline.run_folder import RunFolder
 
 from . import stub_stages
@@ -80,6 +81,18 @@ def _alive_in_group(group):
         if int(process_group) == group and state != "Z":
             alive.append(int(stat.parent.name))
     return alive
+
+
+def test_a_stop_that_a_library_turns_into_its_own_error_is_still_a_stop():
+    """A compiled module that a signal meets while it loads raises ImportError."""
+    with pytest.raises(Stopped) as caught, stoppable():
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        except Stopped:
+            raise ImportError("initialization failed") from None
+    assert caught.value.exit_code == 143
+    with pytest.raises(ImportError), stoppable():  # without a signal an error is an error
+        raise ImportError
 
 
 _FAKE_TWIN = """

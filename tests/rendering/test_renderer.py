@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import mujoco
 import numpy as np
 import pytest
@@ -138,3 +142,12 @@ def test_a_failing_driver_names_the_variable_and_the_packages(monkeypatch, troub
     monkeypatch.setattr(mujoco.egl, "GLContext", refuse)
     with pytest.raises(SimulationError, match=r"MUJOCO_GL=egl \(.*\)\. .*apt-get install libegl1 .*osmesa"):
         make_context(64, 64)
+
+
+@pytest.mark.parametrize("name", ["vulkan", "egl"])
+def test_the_choice_of_opengl_is_kept_from_the_import_of_mujoco(name):
+    """It fails there with an error of its own, also for commands that draw nothing."""
+    script = "from so101.rendering.gl import backend, set_aside; set_aside(); import mujoco; print(backend())"
+    environment = {**os.environ, "MUJOCO_GL": name}
+    ended = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (0, f"{name}\n"), ended.stderr
