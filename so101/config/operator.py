@@ -31,10 +31,12 @@ class GraspStyle(Section):
     lean_pivot_m: float
     squeeze_rad: float = Field(gt=0)
     approach_m: Range
+    approach_rise_m: float = Field(ge=0)
     lift_m: Range
     hover_m: Range
     release_shift_m: Range
     retreat_m: Range
+    retreat_rise: float = Field(ge=0)
 
 
 class OperatorConfig(Section):
@@ -49,6 +51,7 @@ class OperatorConfig(Section):
     fine_speed_factor: float = Field(gt=0, le=1)
     pause_s: Range
     overshoot_fraction: Range
+    fine_overshoot: float = Field(ge=0, le=1)
     correction_gain: float = Field(ge=0, le=1)
     correction_limit_m: float = Field(ge=0)
     tremor_rad: float = Field(ge=0)
@@ -59,6 +62,10 @@ class OperatorConfig(Section):
     jaw_still_rad_s: float = Field(gt=0)
     pan_axis_m: tuple[float, float]
     swing_back: float = Field(ge=0, le=1)
+    solve_iterations: int = Field(ge=1)
+    reach_tolerance_m: float = Field(gt=0)
+    grasp_tolerance_rad: float = Field(gt=0)
+    place_tolerance_rad: float = Field(gt=0)
     styles: dict[str, GraspStyle]
 
     @model_validator(mode="after")

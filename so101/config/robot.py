@@ -23,7 +23,6 @@ class JointConfig(Section):
     friction_nm: float = Field(ge=0)
     armature_kg_m2: float = Field(ge=0)
     force_limit_nm: float = Field(gt=0)
-    max_speed_rad_s: float = Field(gt=0)
     home_rad: float
     nominal_lower_deg: float
     nominal_upper_deg: float
@@ -72,6 +71,7 @@ class RobotConfig(Section):
     ee_quat_wxyz: Quat
     hull_free_bodies: list[str]
     contact_free_bodies: list[str]
+    max_hull_vertices: int = Field(ge=4)
     jaw_boxes: list[CollisionBox]
     jaw_contact: ContactConfig
     color_rgba: tuple[float, float, float, float]

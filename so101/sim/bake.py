@@ -25,7 +25,6 @@ VISUAL_GROUP, COLLISION_GROUP = 2, 3
 # Contact bits: the arm meets props and statics, never itself (the workshop turns self-collision off too).
 ARM_BITS = {"contype": 1, "conaffinity": 2}
 PROP_BITS = {"contype": 2, "conaffinity": 3}
-MAX_HULL_VERTICES = 48  # of a link's convex hull: 1 mm from the full hull, a third of the collision time
 
 _INTEGRATORS = {
     "Euler": mujoco.mjtIntegrator.mjINT_EULER,
@@ -165,7 +164,7 @@ def bake(config: Config, *, looks: bool = True, props: bool = True) -> mujoco.Mj
     except (AttributeError, KeyError) as error:
         raise SimulationError(f"the stock SO-101 model lacks a part that robot.yaml names ({error})") from error
     for mesh in spec.meshes:
-        mesh.maxhullvert = MAX_HULL_VERTICES
+        mesh.maxhullvert = config.robot.max_hull_vertices
     if props:
         T_base_world = invert_pose(T_world_base(config))
         for name, prop in config.scene.statics.items():

@@ -27,8 +27,6 @@ from so101.tasks.hand import UP, dipped, hand_rotation, horizontal, jaw_touching
 from so101.tasks.placement import draw_placements
 from so101.tasks.success import judge
 
-SOLVE_ITERATIONS = 60
-
 
 class TakeFailed(Exception):
     """This take did not work; the operator tries again. The text is the cause."""
@@ -113,7 +111,7 @@ class ScriptedOperator:
         self._open_jaw()
         T_obj = self._object_pose()
         T_grasp = self._grasp_pose(T_obj)
-        back = -rng.uniform(*style.approach_m) * T_grasp[:3, 0] + [0.0, 0.0, 0.02]
+        back = -rng.uniform(*style.approach_m) * T_grasp[:3, 0] + [0.0, 0.0, style.approach_rise_m]
         T_pre = make_pose(T_grasp[:3, :3], T_grasp[:3, 3] + back)
         self._reach(T_pre)
         self._pause()
@@ -146,7 +144,7 @@ class ScriptedOperator:
         self._reach(T_clear, fine=True)
         T_away = T_clear.copy()
         T_away[:3, 3] += -rng.uniform(*style.retreat_m) * horizontal(T_place[:3, 0]) * (style.kind == "axis")
-        T_away[2, 3] += rng.uniform(*style.retreat_m) * (0.3 if style.kind == "axis" else 1.0)
+        T_away[2, 3] += rng.uniform(*style.retreat_m) * style.retreat_rise
         self._reach(T_away, fine=True)
         self._reach(self.simulator.fk(self.home[:5]))
         self._pause()
@@ -192,7 +190,7 @@ class ScriptedOperator:
                 pivot = style.lean_pivot_m * UP  # this point of the object stays on the opening's axis
                 T_obj = make_pose(R_lean @ turn, spot + (seated + height) * UP + pivot - R_lean @ pivot)
                 T_place = T_obj @ invert_pose(T_ee_obj)
-                if self._reachable(T_place, rotation_tolerance=0.12):
+                if self._reachable(T_place, self.settings.place_tolerance_rad):
                     return T_place
             raise TakeFailed("place out of reach")
         point = spot + (success.surface_height_m + height) * UP
@@ -212,15 +210,17 @@ class ScriptedOperator:
         R = rotation_about_axis(UP, swing * self.settings.swing_back)
         return make_pose(R @ T_hover[:3, :3], pan + R @ then)
 
-    def _reachable(self, T_base_ee: np.ndarray, rotation_tolerance: float = 0.25) -> bool:
+    def _reachable(self, T_base_ee: np.ndarray, tolerance_rad: float | None = None) -> bool:
+        s = self.settings
         pan = np.arctan2(*(T_base_ee[:2, 3] - self.settings.pan_axis_m)[::-1])
         start = self.home[:5].copy()
         start[0] = -pan
         result = min(
-            (self.ik.solve(q, T_base_ee, SOLVE_ITERATIONS) for q in (self._q, start)),
-            key=lambda r: (r.position_error_m > 1e-3, r.rotation_error_rad),
+            (self.ik.solve(q, T_base_ee, s.solve_iterations) for q in (self._q, start)),
+            key=lambda r: (r.position_error_m > s.reach_tolerance_m, r.rotation_error_rad),
         )
-        return result.position_error_m < 1e-3 and result.rotation_error_rad < rotation_tolerance
+        tolerance_rad = s.grasp_tolerance_rad if tolerance_rad is None else tolerance_rad
+        return result.position_error_m < s.reach_tolerance_m and result.rotation_error_rad < tolerance_rad
 
     # Movements, one control period a frame
 
@@ -266,7 +266,7 @@ class ScriptedOperator:
         """A sub-movement to a pose, with overshoot and correction."""
         s, rng = self.settings, self._rng
         factor = s.fine_speed_factor if fine else 1.0
-        overshoot = rng.uniform(*s.overshoot_fraction) * (0.3 if fine else 1.0)
+        overshoot = rng.uniform(*s.overshoot_fraction) * (s.fine_overshoot if fine else 1.0)
         beyond = T_base_ee.copy()
         beyond[:3, 3] += overshoot * (T_base_ee[:3, 3] - self._T[:3, 3])
         for target in (beyond, T_base_ee):
