@@ -37,7 +37,7 @@ def run(
     from so101.pipeline.flow import run_pipeline
 
     console = Console()
-    if seeds is not None and common.preset is None:
+    if seeds is not None and common.preset is None and SEEDED_PRESET in common.load().skillgen.presets:
         common = replace(common, preset=SEEDED_PRESET)
     config = common.load_for_run(console, source=seeds, makes_seeds=True)
     with make_reporter(console) as reporter:
