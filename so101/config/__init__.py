@@ -80,7 +80,7 @@ def load_config(
         apply_override(values, assignment)
     sections, faults = _validated(values)
     if not faults:
-        faults = _preset_faults(values)
+        faults = _preset_faults(values) + _unknown_props(sections["task"], sections["scene"])
     if faults:
         raise ConfigError("\n".join(faults))
     return Config(**sections)
@@ -97,6 +97,17 @@ def _validated(values: dict[str, dict[str, Any]]) -> tuple[dict[str, Section], l
         except ConfigError as error:
             faults.append(str(error))
     return sections, faults
+
+
+def _unknown_props(task: TaskConfig, scene: SceneConfig) -> list[str]:
+    """Objects of tasks that scene.yaml does not describe."""
+    return [
+        f"task.yaml: tasks.{name}.objects.{label}.prop is {placement.prop!r}; scene.yaml has the props "
+        f"{', '.join(sorted(scene.props))}{did_you_mean(placement.prop, scene.props)}"
+        for name, definition in task.tasks.items()
+        for label, placement in definition.objects.items()
+        if placement.prop not in scene.props
+    ]
 
 
 def _preset_faults(values: dict[str, dict[str, Any]]) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from pydantic import Field, model_validator
 
 from so101.config.base import Section
@@ -22,19 +20,12 @@ class CameraConfig(Section):
     cx_px: float
     cy_px: float
 
-    @model_validator(mode="after")
-    def _unit_quaternion(self) -> CameraConfig:
-        norm = math.sqrt(sum(value * value for value in self.quat_wxyz))
-        if abs(norm - 1.0) > 1e-3:
-            raise ValueError(f"quat_wxyz {list(self.quat_wxyz)} has length {norm:.4f}; a rotation has length 1")
-        return self
-
 
 class CamerasConfig(Section):
     """All cameras share one picture size (x264 with 4:2:0 colour needs even numbers) and one rate."""
 
-    width_px: int = Field(ge=16, multiple_of=2)
-    height_px: int = Field(ge=16, multiple_of=2)
+    width_px: int = Field(ge=16, le=4096, multiple_of=2)
+    height_px: int = Field(ge=16, le=4096, multiple_of=2)
     fps_hz: float = Field(gt=0)
     cameras: dict[str, CameraConfig] = Field(min_length=1)
 

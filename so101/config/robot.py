@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
-from pydantic import Field, model_validator
+import math
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, model_validator
 
 from so101.config.base import Section
 
 Vec3 = tuple[float, float, float]
-Quat = tuple[float, float, float, float]
+Share = Annotated[float, Field(ge=0, le=1)]
+Color = tuple[Share, Share, Share, Share]
+Size = Annotated[float, Field(gt=0)]
+Friction = Annotated[float, Field(ge=0)]
+Impedance = Annotated[float, Field(ge=1)]  # power of MuJoCo's impedance curve
+
+
+def _unit_length(value: tuple[float, ...]) -> tuple[float, ...]:
+    length = math.hypot(*value)
+    if abs(length - 1) > _UNIT_TOLERANCE:
+        raise ValueError(f"its length must be 1, is {length:g}")
+    return value
+
+
+_UNIT_TOLERANCE = 0.01  # four decimals, as people write them, are well inside
+Quat = Annotated[tuple[float, float, float, float], AfterValidator(_unit_length)]
+Axis = Annotated[Vec3, AfterValidator(_unit_length)]
 
 
 class JointConfig(Section):
@@ -47,17 +66,17 @@ class CollisionBox(Section):
     name: str
     body: str
     center_m: Vec3
-    half_size_m: Vec3
+    half_size_m: tuple[Size, Size, Size]
 
 
 class ContactConfig(Section):
     """MuJoCo contact parameters of a geom."""
 
-    friction: Vec3
+    friction: tuple[Friction, Friction, Friction]
     solref: tuple[float, float]
-    solimp: tuple[float, float, float, float, float]
+    solimp: tuple[Share, Share, Size, Share, Impedance]
     condim: int = Field(ge=1, le=6)
-    priority: int = 0
+    priority: int = Field(default=0, ge=0, le=100)
 
 
 class RobotConfig(Section):
@@ -74,8 +93,8 @@ class RobotConfig(Section):
     max_hull_vertices: int = Field(ge=4)
     jaw_boxes: list[CollisionBox]
     jaw_contact: ContactConfig
-    color_rgba: tuple[float, float, float, float]
-    motor_color_rgba: tuple[float, float, float, float]
+    color_rgba: Color
+    motor_color_rgba: Color
 
     @property
     def joint_names(self) -> tuple[str, ...]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from so101.config.base import Section
-from so101.config.robot import ContactConfig, Vec3
+from so101.config.robot import Axis, Color, ContactConfig, Size, Vec3
 
 
 class PhysicsConfig(Section):
@@ -35,10 +35,17 @@ class GeomConfig(Section):
 
     name: str
     type: Literal["box", "cylinder", "sphere", "capsule"]
-    size_m: list[float] = Field(min_length=1, max_length=3)
+    size_m: list[Size]
     position_m: Vec3 = (0.0, 0.0, 0.0)
-    rgba: tuple[float, float, float, float]
+    rgba: Color
     collide: bool = True
+
+    @model_validator(mode="after")
+    def _sizes_fit(self) -> GeomConfig:
+        needed = {"box": 3, "cylinder": 2, "capsule": 2, "sphere": 1}[self.type]
+        if len(self.size_m) != needed:
+            raise ValueError(f"size_m of a {self.type} needs {needed} numbers, {self.size_m} has {len(self.size_m)}")
+        return self
 
 
 class PropConfig(Section):
@@ -46,7 +53,7 @@ class PropConfig(Section):
 
     mass_kg: float | None = Field(default=None, gt=0)
     free: bool
-    symmetry_axis: Vec3 | None = None
+    symmetry_axis: Axis | None = None
     rotational_damping_nm_s: float = Field(default=0.0, ge=0)
     contact: ContactConfig
     geoms: list[GeomConfig] = Field(min_length=1)
@@ -60,3 +67,12 @@ class SceneConfig(Section):
     props: dict[str, PropConfig]
     statics: dict[str, PropConfig]
     static_positions_m: dict[str, Vec3]
+
+    @model_validator(mode="after")
+    def _statics_have_a_place(self) -> SceneConfig:
+        if self.statics.keys() != self.static_positions_m.keys():
+            raise ValueError(
+                f"static_positions_m places {', '.join(sorted(self.static_positions_m)) or 'nothing'}; "
+                f"the statics are {', '.join(sorted(self.statics))}"
+            )
+        return self

@@ -21,7 +21,7 @@ class TransitConfig(Section):
     """Joint-space motion to the first pose of a segment."""
 
     min_frames: int = Field(ge=1)
-    max_joint_speed_rad_s: float = Field(gt=0)
+    max_joint_speed_rad_s: float = Field(ge=0.01)
     clearance_m: float = Field(ge=0)
     penetration_m: float = Field(ge=0)
     lift_step_m: float = Field(gt=0)

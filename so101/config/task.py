@@ -43,6 +43,13 @@ class SubtaskConfig(Section):
     held: str | None = None
     end_offset_frames: tuple[int, int] = (0, 0)
 
+    @model_validator(mode="after")
+    def _ordered(self) -> SubtaskConfig:
+        low, high = self.end_offset_frames
+        if low > high:
+            raise ValueError(f"end_offset_frames is [{low}, {high}]; the first number must not exceed the second")
+        return self
+
 
 class GeometricFilter(Section):
     """The loose filter (the blog's): horizontal distance to the container centre, height over its surface, upright

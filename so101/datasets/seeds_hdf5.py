@@ -389,7 +389,7 @@ def _rate(attrs: dict[str, Any], where: str, config: Config) -> float:
         fps = math.nan
     if not math.isclose(fps, control_hz, rel_tol=_RATE_TOLERANCE):
         raise DataError(
-            f"{where}: attribute fps is {stored!r}, the twin is controlled at {control_hz:g} Hz "
+            f"{where}: attribute fps is {stored}, the twin is controlled at {control_hz:g} Hz "
             "(scene.physics.control_hz); resample the demonstration to that rate"
         )
     return fps

@@ -56,7 +56,13 @@ class VideoWriter:
         """Add one frame."""
         frame = self._scaler.scale(rgb)
         frame.pts = self.num_frames  # in units of 1 / fps, the time base of the encoder
-        self._container.mux(self._stream.encode(frame))
+        try:
+            packets = self._stream.encode(frame)
+        except av.error.ArgumentError as error:  # the encoder looks at its options when the first frame comes
+            raise DataError(
+                f"cannot encode {self.path}: {error}; see encoder, preset and crf under codec in render.yaml"
+            ) from error
+        self._container.mux(packets)
         self.num_frames += 1
 
     def __exit__(self, *failure) -> None:

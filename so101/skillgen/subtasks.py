@@ -114,7 +114,7 @@ def cut_segment(
     first = min((ends[index - 1] if index else 0) + offset_before, seed.num_frames - 2)
     last = min(ends[index] + end_offset, seed.num_frames)
     jaw = seed.q_target[first:last, -1]
-    changes = jaw_changes(jaw, jaw_threshold_rad)
+    changes = jaw_changes(jaw, jaw_threshold_rad) if first < last else []
     if not changes:
         raise DataError(
             f"seed {seed.name}: the jaw does not move in subtask {subtask.name!r} (frames {first} to {last})"

@@ -89,3 +89,10 @@ def test_no_frame_and_an_unknown_encoder_are_explained(config, tmp_path):
 def test_impossible_settings_are_refused(override, text):
     with pytest.raises(ConfigError, match=text):
         load_config(overrides=[override])
+
+
+def test_a_preset_the_encoder_does_not_know_is_named(tmp_path):
+    config = load_config(overrides=["render.codec.preset=banana"])
+    with pytest.raises(DataError, match="banana.*see encoder, preset and crf under codec in render.yaml"):
+        encode_video(tmp_path / "a.mp4", [np.zeros((480, 640, 3), np.uint8)], config)
+    assert list(tmp_path.iterdir()) == []

@@ -98,7 +98,10 @@ def test_an_unknown_body_is_named_with_those_there_are():
 @pytest.mark.parametrize(
     ("override", "text"),
     [
-        ("cameras.cameras.top.quat_wxyz=[1, 1, 0, 0]", r"length 1\.4142; a rotation has length 1"),
+        (
+            "cameras.cameras.top.quat_wxyz=[1, 1, 0, 0]",
+            r"quat_wxyz is \[1, 1, 0, 0\]; its length must be 1, is 1\.41421",
+        ),
         ("cameras.cameras.top.cx_px=900", r"cameras\.top: principal point \(900\.0, 240\.0\) px lies outside"),
         ("cameras.width_px=641", r"width_px is 641; .*multiple of 2"),
     ],

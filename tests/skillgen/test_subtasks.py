@@ -10,6 +10,7 @@ from so101.datasets.seeds import SeedDemo
 from so101.errors import DataError
 from so101.geometry import make_pose
 from so101.skillgen.fk_replay import EePath, fk_replay
+from so101.skillgen.ik_rollout import AttemptRunner
 from so101.skillgen.subtasks import cut_segment, jaw_changes, subtask_ends
 
 N, GRASPED, CLOSE, OPEN = 100, 50, 40, 80
@@ -162,3 +163,11 @@ def test_fk_replay_is_the_fk_of_commanded_and_measured_joints(vial_config, vial_
     for t in (0, 100, demo.num_frames - 1):
         np.testing.assert_array_equal(path.T_base_target[t], arm.fk(demo.q_target[t]))
         np.testing.assert_array_equal(path.T_base_ee[t], arm.fk(demo.q[t]))
+
+
+def test_an_offset_that_leaves_nothing_of_a_subtask_is_refused(vial_seeds):
+    runner_config = load_config(
+        overrides=["task.name=vial_to_rack", "task.tasks.vial_to_rack.subtasks.0.end_offset_frames=[-1000, -1000]"]
+    )
+    with pytest.raises(DataError, match="the jaw does not move in subtask 'grasp'"):
+        AttemptRunner(runner_config, vial_seeds)
