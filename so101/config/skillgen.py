@@ -69,6 +69,7 @@ class SegmentConfig(Section):
 
     approach_distance_m: float = Field(ge=0)
     speed: float = Field(ge=1)
+    ik_stride: int = Field(ge=1)
     idle_speed_m_s: float = Field(ge=0)
     keep_idle_frames: int = Field(ge=0)
 

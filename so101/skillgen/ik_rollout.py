@@ -247,12 +247,17 @@ class AttemptRunner:
     def _plan(self, T_target: np.ndarray, held: HeldObject | None, segment: Segment) -> np.ndarray:
         """IK along a segment, (n, 5). With an object in the hand, its pivot is what follows the path: rotation the arm
         cannot serve would otherwise swing the far end of the object away. The retreat after letting go ends where the
-        arm's reach ends."""
+        arm's reach ends. IK is solved at every `ik_stride`-th row and where the jaw acts; joints are interpolated
+        between."""
         limits = self.settings.causes
+        stride = self.settings.segment.ik_stride
+        knots = sorted({*range(0, len(T_target), stride), segment.anchor, len(T_target) - 1})
+        solved: list[int] = []
         pivot = self._pivot_in_hand(held)
         release_end = segment.release_end if held is not None else len(T_target)
         rows, q, shift, diverged, worst = [], self._command[ARM], np.zeros(3), 0, 0.0
-        for t, T in enumerate(T_target):
+        for t in knots:
+            T = T_target[t]
             aim = T
             if pivot is not None:
                 aim = T.copy()
@@ -263,6 +268,7 @@ class AttemptRunner:
                 break
             q = result.q
             rows.append(q)
+            solved.append(t)
             if pivot is not None and t < release_end:
                 p, R = self.simulator.kinematics.update(q)
                 shift = shift + (T[:3, 3] + T[:3, :3] @ pivot - p - R @ pivot)
@@ -275,7 +281,7 @@ class AttemptRunner:
                 raise AttemptFailed(causes.IK_DIVERGENCE, position_error_m=result.position_error_m, frame=t)
         if worst > limits.unreachable_m:
             raise AttemptFailed(causes.UNREACHABLE, position_error_m=worst)
-        return np.array(rows)
+        return np.stack([np.interp(np.arange(solved[-1] + 1), solved, column) for column in np.array(rows).T], -1)
 
     def _raise_needed(self, q_plan: np.ndarray, T_target: np.ndarray, segment: Segment, held: HeldObject) -> float:
         """How much higher [m] the path must run for the hand itself to clear the container where it lets go and backs
