@@ -26,6 +26,7 @@ from so101.geometry import pose_from_pos_quat, rotation_vector
 from so101.kinematics import ArmKinematics, JacobianIk
 from so101.pipeline.progress import SilentReporter
 from so101.pipeline.run_folder import RunFolder
+from so101.skillgen.causes import AttemptFailed
 from so101.skillgen.ik_rollout import AttemptRunner
 from so101.tasks.placement import draw_placements
 
@@ -65,14 +66,18 @@ def track(overrides: list[str], seeds_path: Path, base: list[str], attempts: int
     runner = AttemptRunner(config, read_seeds(seeds_path, config))
     kinematics, subtask = runner.simulator.kinematics, config.task.active.subtasks[0]
     home = np.array([joint.home_rad for joint in config.robot.joints])
-    position, rotation, servable, iterations = [], [], [], []
+    position, rotation, servable, iterations, unreachable = [], [], [], [], 0
     for seed in range(base_seed, base_seed + attempts):
         objects, _ = draw_placements(config, np.random.default_rng(seed))
         T_base_obj = pose_from_pos_quat(objects[subtask.object])
         for demo in runner._usable:
             segment = runner._segment(demo, 0, subtask.end_offset_frames[0])
             T_target, _ = runner._retargeted(segment, T_base_obj, runner._symmetry[subtask.object], None)
-            q = runner.transits._goal(home[:5], T_target[0])
+            try:
+                q = runner.transits._goal(home[:5], T_target[0])
+            except AttemptFailed:
+                unreachable += 1
+                continue
             for T in T_target:
                 result = runner.ik.solve(q, T)
                 q = result.q
@@ -83,6 +88,7 @@ def track(overrides: list[str], seeds_path: Path, base: list[str], attempts: int
                 servable.append(np.rad2deg(np.linalg.norm(error - missing * (missing @ error))))
                 iterations.append(result.iterations)
     return {
+        "paths_unreachable": unreachable,
         "frames": len(position),
         "position_mm_mean": round(float(np.mean(position)), 3),
         "position_mm_p95": round(float(np.percentile(position, 95)), 3),
