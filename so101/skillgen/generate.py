@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +31,8 @@ def _start(config_json: str, seeds_path: str, generated: str, failed: str) -> No
     config = Config.model_validate_json(config_json)
     _runner = AttemptRunner(config, read_seeds(seeds_path, config))
     _folders = Path(generated), Path(failed)
+    gc.collect()
+    gc.freeze()  # model, seeds and libraries live as long as the worker: no need to look through them again and again
 
 
 def _without_frames(demo: Demo) -> Demo:
