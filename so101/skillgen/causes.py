@@ -14,6 +14,11 @@ TIMEOUT = "timeout"  # more frames than max_frames
 CAUSES = (IK_DIVERGENCE, UNREACHABLE, GRASP_MISSED, SLIPPED, DROPPED, RACK_COLLISION, NOT_INSERTED, TIMEOUT)
 
 
+def cause_at_end(container_moved_m: float, container_push_m: float) -> str:
+    """Name of a failure that only the judged end shows: the container was moved farther than allowed, or not."""
+    return RACK_COLLISION if container_moved_m > container_push_m else NOT_INSERTED
+
+
 class AttemptFailed(Exception):
     """Stops an attempt with a named cause."""
 

@@ -26,6 +26,7 @@ from so101.skillgen.retarget import correct_for_held, retarget
 from so101.skillgen.selection import align_symmetric, select_nearest
 from so101.skillgen.subtasks import Segment, cut_segment, jaw_changes
 from so101.skillgen.transit import HeldObject, TransitPlanner, held_object, object_poses
+from so101.tasks.hand import jaw_touching
 from so101.tasks.placement import draw_placements
 from so101.tasks.success import judge
 
@@ -68,7 +69,6 @@ class AttemptRunner:
             name: (np.array(axis) if (axis := config.scene.props[placement.prop].symmetry_axis) else None)
             for name, placement in self.task.objects.items()
         }
-        self._seeds = seeds
         self._paths = {seed.name: fk_replay(seed, self.simulator.kinematics) for seed in seeds}
         self._segments: dict[tuple[str, int, int], Segment] = {}
         faults = []
@@ -139,8 +139,7 @@ class AttemptRunner:
             strict, geometric = verdict.strict, verdict.geometric
             meta["diagnostics"] = verdict.figures()
             if not strict:
-                pushed = verdict.container_moved_m > self.task.success.container_push_m
-                cause = causes.RACK_COLLISION if pushed else causes.NOT_INSERTED
+                cause = causes.cause_at_end(verdict.container_moved_m, self.task.success.container_push_m)
         return Demo(
             index=index,
             seed=seed,
@@ -240,7 +239,9 @@ class AttemptRunner:
         subtask = segment.subtask
         if subtask.signal is not None:  # a grasp: it must be in the hand now
             lifted = self._lifted(subtask.object)
-            if lifted < self.task.success.grasp_lift_m * limits.lift_fraction or not self._touching(subtask.object):
+            if lifted < self.task.success.grasp_lift_m * limits.lift_fraction or not jaw_touching(
+                self.simulator, 0, subtask.object
+            ):
                 ever = any(self._record.grasped)
                 raise AttemptFailed(causes.SLIPPED if ever else causes.GRASP_MISSED, lifted_m=lifted)
 
@@ -359,14 +360,13 @@ class AttemptRunner:
         for name, poses in record.objects.items():
             poses.append(sim.object_pose(0, name))
         subject = self.task.success.object
-        record.grasped.append(self._lifted(subject) > self.task.success.grasp_lift_m and self._touching(subject))
+        record.grasped.append(
+            self._lifted(subject) > self.task.success.grasp_lift_m and jaw_touching(self.simulator, 0, subject)
+        )
 
     def _lifted(self, name: str) -> float:
         return float(self.simulator.object_pose(0, name)[2]) - self._start_height[name]
 
-    def _touching(self, name: str) -> bool:
-        return self.simulator.jaw_bodies <= self.simulator.touching_bodies(0, name)
-
     def _check_held(self, name: str, cause: str) -> None:
-        if not self._touching(name):
+        if not jaw_touching(self.simulator, 0, name):
             raise AttemptFailed(cause, lifted_m=self._lifted(name))

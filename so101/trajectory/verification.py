@@ -44,8 +44,7 @@ class Verifier:
             geometric=verdict.geometric,
             meta={**demo.meta, "replay": verdict.figures()},
         )
-        pushed = verdict.container_moved_m > self.config.task.active.success.container_push_m
-        failed = causes.RACK_COLLISION if pushed else causes.NOT_INSERTED
+        failed = causes.cause_at_end(verdict.container_moved_m, self.config.task.active.success.container_push_m)
         return replayed.replace(cause="" if is_kept(self.config, replayed) else failed)
 
     def run_open_loop(
