@@ -7,6 +7,7 @@ the base frame here and nowhere else.
 from __future__ import annotations
 
 import importlib.util
+import math
 from pathlib import Path
 
 import mujoco
@@ -103,6 +104,9 @@ def _bake_arm(spec: mujoco.MjSpec, config: Config) -> None:
         actuator.set_to_position(kp=joint.stiffness_nm_per_rad, kv=joint.velocity_gain_nm_s_per_rad)
         actuator.forcerange = (-joint.force_limit_nm, joint.force_limit_nm)
         actuator.ctrlrange = (joint.lower_rad, joint.upper_rad)
+        if robot.max_delay_s > 0:
+            actuator.delay = joint.delay_s
+            actuator.nsample = math.ceil(robot.max_delay_s / config.scene.physics.timestep_s) + 1
 
 
 def _volume(kind: str, size: list[float]) -> float:

@@ -13,6 +13,7 @@ from so101.kinematics.arm import ArmKinematics
 from so101.sim.bake import T_world_base as configured_base
 from so101.sim.bake import baked_model
 from so101.sim.base import Contact
+from so101.sim.servo import set_past_commands
 
 _PHYSICS_STATE = mujoco.mjtState.mjSTATE_FULLPHYSICS
 _STATE_WITH_WARMSTART = int(_PHYSICS_STATE) | int(mujoco.mjtState.mjSTATE_WARMSTART) | int(mujoco.mjtState.mjSTATE_CTRL)
@@ -64,6 +65,7 @@ class MujocoSimulator:
     def reset(self, env: int, q: np.ndarray, objects: Mapping[str, np.ndarray]) -> None:
         mujoco.mj_resetData(self.model, self.data[env])
         self.data[env].ctrl[:] = q
+        set_past_commands(self.model, self.data[env], q)
         self.set_state(env, q, objects)
 
     def set_state(self, env: int, q: np.ndarray, objects: Mapping[str, np.ndarray]) -> None:
