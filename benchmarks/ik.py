@@ -74,7 +74,7 @@ def track(overrides: list[str], seeds_path: Path, base: list[str], attempts: int
             segment = runner._segment(demo, 0, subtask.end_offset_frames[0])
             T_target, _ = runner._retargeted(segment, T_base_obj, runner._symmetry[subtask.object], None)
             try:
-                q = runner.transits._goal(home[:5], T_target[0])
+                q = runner.transits.goal(home[:5], T_target[0])
             except AttemptFailed:
                 unreachable += 1
                 continue

@@ -13,7 +13,11 @@ Range = tuple[float, float]
 
 class PlacementConfig(Section):
     """Start pose of one object in `world` and its ranges. roll_rad turns about the object's own x axis (as Isaac Lab's
-    reset does), yaw_rad about world z; both after the nominal rotation."""
+    reset does), yaw_rad about the vertical through `yaw_center_m` (object frame); both after the nominal rotation.
+
+    servable: yaw and roll are drawn again, at the same place, until the arm can grasp the object as it lies and put it
+    upright (by IK alone, `so101.tasks.grasping`).
+    """
 
     prop: str
     position_m: Vec3
@@ -22,7 +26,8 @@ class PlacementConfig(Section):
     y_m: Range = (0.0, 0.0)
     roll_rad: Range = (0.0, 0.0)
     yaw_rad: Range = (0.0, 0.0)
-    yaw_center_m: tuple[float, float] = (0.0, 0.0)
+    yaw_center_m: Vec3 = (0.0, 0.0, 0.0)
+    servable: bool = False
 
     @model_validator(mode="after")
     def _ordered(self) -> PlacementConfig:
@@ -35,12 +40,17 @@ class PlacementConfig(Section):
 
 class SubtaskConfig(Section):
     """One subtask: poses are replayed relative to `object`. `signal` ends it (none for the last); `held` is the object
-    in the jaw, whose pose in the hand is corrected for; offsets are added to the end, drawn inclusive, in frames."""
+    in the jaw, whose pose in the hand is corrected for; offsets are added to the end, drawn inclusive, in frames.
+
+    openings: for putting `held` into the container: indices into `openings_m` in the order they are tried; occupied
+    ones are passed over. All of them in order when empty.
+    """
 
     name: str
     object: str
     signal: str | None = None
     held: str | None = None
+    openings: list[int] = []
     end_offset_frames: tuple[int, int] = (0, 0)
 
     @model_validator(mode="after")
@@ -75,16 +85,20 @@ class StrictTest(Section):
 
 
 class SuccessConfig(Section):
-    """`object` must end in `container`. `openings_m`: xy of the container's openings in its frame; heights are
-    measured from its frame origin (strict) and from `surface_height_m` (geometric). `center_m`: its centre for the
-    geometric filter. `pivot_m`: point of the object that must follow the retargeted path when the arm cannot serve its
-    rotation."""
+    """Every one of `objects` must end in `container`, each in an opening of its own.
 
-    object: str
+    openings_m: xy of the container's openings in its frame; one with an object's origin nearer than `occupied_radius_m`
+    is taken. Heights are measured from the container's frame origin (strict) and from `surface_height_m` (geometric).
+    center_m: its centre for the geometric filter. pivot_m: point of the object that must follow the retargeted path
+    when the arm cannot serve its rotation.
+    """
+
+    objects: list[str] = Field(min_length=1)
     container: str
     openings_m: list[tuple[float, float]] = Field(min_length=1)
     center_m: tuple[float, float]
     pivot_m: Vec3 = (0.0, 0.0, 0.0)
+    occupied_radius_m: float = Field(gt=0)
     surface_height_m: float
     geometric: GeometricFilter
     strict: StrictTest
@@ -104,9 +118,14 @@ class TaskDefinition(Section):
     def _names_exist(self) -> TaskDefinition:
         known = set(self.objects)
         used = {s.object for s in self.subtasks} | {s.held for s in self.subtasks if s.held}
-        used |= {self.success.object, self.success.container}
+        used |= {*self.success.objects, self.success.container}
         if used - known:
             raise ValueError(f"unknown objects {sorted(used - known)}; this task has {sorted(known)}")
+        count = len(self.success.openings_m)
+        if wrong := sorted({i for s in self.subtasks for i in s.openings if not 0 <= i < count}):
+            raise ValueError(f"subtasks name the openings {wrong}; success.openings_m has 0 to {count - 1}")
+        if len(self.success.objects) > count:
+            raise ValueError(f"{len(self.success.objects)} objects cannot each have one of {count} openings")
         return self
 
 

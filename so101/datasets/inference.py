@@ -184,7 +184,7 @@ def place_objects(
     """
     s, task = config.teleop.replay, config.task.active
     shifts = np.zeros(4) if shifts_m is None else shifts_m
-    thing, container = task.success.object, task.success.container
+    thing, container = task.success.objects[0], task.success.container
     prop = config.scene.props[task.objects[thing].prop]
     center_height = s.table_height_m - bottom_m(prop)
     half = footprint_m(prop)

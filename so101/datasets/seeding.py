@@ -234,7 +234,7 @@ def prepare(
 def _inferable(config: Config) -> bool:
     """A block's pose follows from the pinch; the heading of a lying tube does not."""
     task = config.task.active
-    return config.scene.props[task.objects[task.success.object].prop].symmetry_axis is None
+    return config.scene.props[task.objects[task.success.objects[0]].prop].symmetry_axis is None
 
 
 def _resample(values: np.ndarray, fps: float, hz: float) -> np.ndarray:
@@ -463,7 +463,7 @@ def _clear_of_arm_and_object(config: Config, objects: dict[str, np.ndarray], T_o
     """The container's pose (7,), moved out of the robot's base and off the object's start, if the release still falls
     inside."""
     s, task = config.teleop.replay, config.task.active
-    thing, container = task.success.object, task.success.container
+    thing, container = task.success.objects[0], task.success.container
     half = footprint_m(config.scene.props[task.objects[container].prop])
     reach = half + footprint_m(config.scene.props[task.objects[thing].prop]) * np.sqrt(2) + s.object_gap_m
     pose = objects[container].copy()
@@ -493,7 +493,7 @@ def _run(
     q_real: np.ndarray,
 ) -> Take:
     s, task = config.teleop.replay, config.task.active
-    thing = task.success.object
+    thing = task.success.objects[0]
     begin, start, close, release, _ = grasp
     lower = simulator.kinematics.lower[-1]
     simulator.reset(0, q_start, objects)

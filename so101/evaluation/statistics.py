@@ -114,7 +114,7 @@ def start_offset(pose_base: np.ndarray, placement: PlacementConfig, T_world_base
     """
     T_world_obj = T_world_base @ pose_from_pos_quat(pose_base)
     R_world_nominal = rotation_from_quat(np.array(placement.quat_wxyz))
-    pivot = np.array([*placement.yaw_center_m, 0.0])  # in the object frame
+    pivot = np.array(placement.yaw_center_m)  # in the object frame
     delta = T_world_obj[:3, 3] + T_world_obj[:3, :3] @ pivot - np.array(placement.position_m) - R_world_nominal @ pivot
     turn = T_world_obj[:3, :3] @ R_world_nominal.T
     heading = math.atan2(turn[1, 0] - turn[0, 1], turn[0, 0] + turn[1, 1])

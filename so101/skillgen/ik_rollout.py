@@ -207,7 +207,8 @@ class AttemptRunner:
         """The jaw takes the segment's first angle on the way, unless it holds something."""
         if held is not None:
             jaw = float(self._command[5])
-        path = self.transits.plan(self._command[ARM], T_to, jaw, held, object_poses(self.simulator, 0))
+        q_to = self.transits.goal(self._command[ARM], T_to)
+        path = self.transits.plan(self._command[ARM], q_to, T_to, jaw, held, object_poses(self.simulator, 0))
         if path is None:
             raise AttemptFailed(causes.RACK_COLLISION)
         jaws = np.linspace(self._command[5], jaw, len(path) + 1)[1:]
@@ -359,7 +360,7 @@ class AttemptRunner:
         record.q.append(sim.joint_positions(0))
         for name, poses in record.objects.items():
             poses.append(sim.object_pose(0, name))
-        subject = self.task.success.object
+        subject = self.task.success.objects[0]
         record.grasped.append(
             self._lifted(subject) > self.task.success.grasp_lift_m and jaw_touching(self.simulator, 0, subject)
         )

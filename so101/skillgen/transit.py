@@ -112,15 +112,21 @@ class TransitPlanner:
         self._decay = np.exp(-self._dt / np.array(lag_s))
 
     def plan(
-        self, q_from: np.ndarray, T_to: np.ndarray, jaw: float, held: HeldObject | None, objects: dict[str, np.ndarray]
+        self,
+        q_from: np.ndarray,
+        q_to: np.ndarray,
+        T_to: np.ndarray,
+        jaw: float,
+        held: HeldObject | None,
+        objects: dict[str, np.ndarray],
     ) -> np.ndarray | None:
-        """(n, 5) joint path [rad] that ends at T_to (4, 4), or None when every candidate comes too near something.
+        """(n, 5) joint path [rad] from q_from to q_to (`goal` of T_to (4, 4)), or None when every candidate comes too
+        near something.
 
         Candidates, first free one wins: straight in joint space; then by way of the goal with the pan joint turned
         back towards where the arm is now, raised a little more each time.
         """
         q_from = np.asarray(q_from, float)
-        q_to = self._goal(q_from, T_to)
         self.checker.start(objects)
         for via in self._candidates(q_from, q_to, T_to):
             path = self._timed([q_from, *via, q_to])
@@ -128,9 +134,13 @@ class TransitPlanner:
                 return path
         return None
 
-    def _goal(self, q_from: np.ndarray, T_to: np.ndarray) -> np.ndarray:
+    def goal(self, q_from: np.ndarray, T_to: np.ndarray) -> np.ndarray:
         """Joints for T_to: the first solution within tolerance from here or from a posture turned towards the goal,
-        else the best of them."""
+        else the best of them.
+
+        Raises:
+            AttemptFailed: no posture brings the hand near T_to.
+        """
         s = self.settings
         azimuth = float(np.arctan2(*(T_to[:2, 3] - s.pan_axis_m)[::-1]))
         results = []

@@ -140,7 +140,7 @@ class GraspChecker:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.settings = config.task.grasp_check
-        self.name = config.task.active.success.object
+        self.name = config.task.active.success.objects[0]
         self.simulator = MujocoSimulator(config)
         self._ik = make_ik(config, self.simulator.kinematics)
         self._style = config.teleop.operator.styles[config.task.name]

@@ -21,8 +21,7 @@ def placed_pose(placement: PlacementConfig, draw: dict[str, float]) -> np.ndarra
     """
     T_world_nominal = pose_from_pos_quat([*placement.position_m, *placement.quat_wxyz])
     R = rotation_about_axis(_Z, draw["yaw_rad"]) @ T_world_nominal[:3, :3] @ rotation_about_axis(_X, draw["roll_rad"])
-    center = np.array([*placement.yaw_center_m, 0.0])
-    pivot = T_world_nominal[:3, :3] @ center
+    pivot = T_world_nominal[:3, :3] @ np.array(placement.yaw_center_m)
     position = T_world_nominal[:3, 3] + pivot - rotation_about_axis(_Z, draw["yaw_rad"]) @ pivot
     return make_pose(R, position + [draw["x_m"], draw["y_m"], 0.0])
 

@@ -4,7 +4,7 @@ replay and a foreign recording are judged by the same code. Nothing is latched: 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -31,21 +31,56 @@ class Verdict:
         return {key: round(float(value), 6) for key, value in asdict(self).items()}
 
 
+def free_openings(config: Config, objects: Mapping[str, np.ndarray], *, but: str | None = None) -> list[int]:
+    """Openings of the container, by index, that no object stands in.
+
+    Args:
+        objects: name -> (7,) pose in base now.
+        but: an object that does not count, the one to be put there.
+    """
+    success = config.task.active.success
+    T_cont_base = invert_pose(pose_from_pos_quat(objects[success.container]))
+    others = [pose[:3] for name, pose in objects.items() if name not in (success.container, but)]
+    in_container = np.array([(T_cont_base @ [*position, 1.0])[:2] for position in others]).reshape(-1, 2)
+    radius = success.occupied_radius_m
+    return [
+        index
+        for index, opening in enumerate(success.openings_m)
+        if not (np.linalg.norm(in_container - opening, axis=-1) < radius).any()
+    ]
+
+
 def judge(config: Config, objects: Mapping[str, np.ndarray], q: np.ndarray) -> Verdict:
-    """Judge an episode of the task in use.
+    """Judge an episode of the task in use: every object of the task, each in an opening of its own.
 
     Args:
         objects: name -> (T, 7) poses in base at the control rate, position m and quaternion w x y z.
         q: (T, 6) measured joints, rad.
 
     Returns:
-        the verdict on the last `strict.still_frames` frames (all of them must be still and inside; the figures are
-        those of the worst).
+        the verdict on the last `strict.still_frames` frames (all of them must be still and inside). The figures are
+        those of the worst frame of the worst object: the first that failed a test, else the one farthest off its axis.
     """
+    success = config.task.active.success
+    verdicts, taken = [], []
+    for name in success.objects:
+        verdict, opening = _judge_one(config, objects, q, name)
+        verdicts.append(verdict)
+        taken.append(opening)
+    worst = min(verdicts, key=lambda v: (v.strict, v.geometric, -v.axis_distance_m))
+    return replace(
+        worst,
+        strict=all(v.strict for v in verdicts) and len(set(taken)) == len(taken),
+        geometric=all(v.geometric for v in verdicts),
+    )
+
+
+def _judge_one(config: Config, objects: Mapping[str, np.ndarray], q: np.ndarray, name: str) -> tuple[Verdict, int]:
+    """Verdict of one object and the index of the opening it is nearest to."""
     success = config.task.active.success
     strict, loose = success.strict, success.geometric
     frames = min(strict.still_frames + 1, len(q))
-    T_base_obj = pose_from_pos_quat(objects[success.object][-frames:])
+    T_base_obj = pose_from_pos_quat(objects[name][-frames:])
     T_base_cont = pose_from_pos_quat(objects[success.container][-frames:])
     T_cont_obj = invert_pose(T_base_cont) @ T_base_obj
     position = T_cont_obj[:, :3, 3]
@@ -79,7 +114,7 @@ def judge(config: Config, objects: Mapping[str, np.ndarray], q: np.ndarray) -> V
         and loose.min_height_m <= over_surface <= loose.max_height_m
         and float(T_base_obj[-1, 2, 2]) > loose.min_upright_cos
     )
-    return Verdict(
+    verdict = Verdict(
         strict=bool(is_strict),
         geometric=bool(is_geometric),
         axis_distance_m=nearest,
@@ -90,3 +125,4 @@ def judge(config: Config, objects: Mapping[str, np.ndarray], q: np.ndarray) -> V
         angular_speed_rad_s=angular,
         container_moved_m=moved,
     )
+    return verdict, int(to_axis.argmin())

@@ -41,7 +41,7 @@ def start_pose(config: Config, name: str, x=0.0, y=0.0, roll=0.0, yaw=0.0) -> np
     """(7,) pose in base of an object drawn with these offsets, as the placement of the task defines them."""
     placement = config.task.active.objects[name]
     R_nominal = rotation_from_quat(np.array(placement.quat_wxyz))
-    pivot = np.array([*placement.yaw_center_m, 0.0])
+    pivot = np.array(placement.yaw_center_m)
     R = rotation_about_axis(Z, yaw) @ R_nominal @ rotation_about_axis(X, roll)
     position = np.array(placement.position_m) + [x, y, 0.0] + R_nominal @ pivot - R @ pivot
     return pose_to_pos_quat(invert_pose(world_base(config)) @ make_pose(R, position))

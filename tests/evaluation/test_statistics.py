@@ -130,7 +130,7 @@ def test_start_offset_gives_back_what_was_drawn(config, name):
 
 def test_start_offset_turns_about_the_yaw_centre(config):
     """Turning about the centre of the object must not look like a shift."""
-    placement = PlacementConfig(prop="rack", position_m=(0.2, 0.1, 0.0), yaw_center_m=(0.06, 0.06))
+    placement = PlacementConfig(prop="rack", position_m=(0.2, 0.1, 0.0), yaw_center_m=(0.06, 0.06, 0.0))
     angle = 0.4
     cos, sin = np.cos(angle), np.sin(angle)
     center = np.array([0.2 + 0.06, 0.1 + 0.06])

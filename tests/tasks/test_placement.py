@@ -76,7 +76,7 @@ def test_yaw_turns_the_rack_about_its_corner(vial_config):
 
 
 def test_yaw_center_is_the_point_that_stays(vial_config):
-    place = placement(vial_config, "rack").model_copy(update={"yaw_center_m": (0.06, 0.06)})
+    place = placement(vial_config, "rack").model_copy(update={"yaw_center_m": (0.06, 0.06, 0.0)})
     before, after = (placed_pose(place, {**NOTHING, "yaw_rad": angle}) for angle in (0.0, 0.4))
     center = np.array([0.06, 0.06, 0.0, 1.0])
     np.testing.assert_allclose(after @ center, before @ center, atol=1e-12)
