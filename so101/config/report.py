@@ -11,7 +11,10 @@ class ReportConfig(Section):
     """The report page."""
 
     confidence: float = Field(gt=0, lt=1)
-    coverage_bins: int = Field(ge=1)
+    coverage_cell_m: float = Field(gt=0)
+    coverage_cell_deg: float = Field(gt=0)
+    coverage_low_share: float = Field(ge=0, le=1)
+    coverage_low_cells: int = Field(ge=0)
     top_sources: int = Field(ge=1)
     video_demos: int = Field(ge=0)
     frame_moments: int = Field(ge=1)

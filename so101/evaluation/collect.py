@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 
 from so101.config import Config
+from so101.config.task import TaskDefinition
 from so101.datasets.demo import Demo, list_demos, load_demo
 from so101.datasets.seeds_hdf5 import read_seeds
 from so101.errors import DataError
+from so101.evaluation.coverage import ObjectCoverage, Starts, failed_subtask, is_moved, object_coverage
 from so101.evaluation.statistics import (
     ForwardKinematics,
     Interval,
     SourceUse,
-    StartOffset,
     TrajectoryStatistics,
     cause_table,
     source_usage,
@@ -57,14 +58,6 @@ class StageCount:
         return wilson_interval(self.count, self.of, self.confidence)
 
 
-@dataclass
-class Starts:
-    """Start offsets of one object over all attempts, and whether each became a strict success."""
-
-    offsets: list[StartOffset] = field(default_factory=list)
-    success: list[bool] = field(default_factory=list)
-
-
 @dataclass(frozen=True)
 class DemoVideos:
     """The videos of one demo: camera -> file."""
@@ -97,7 +90,7 @@ class RunSummary:
     strict: int = 0
     causes: list[tuple[str, int, int]] = field(default_factory=list)  # cause, attempts, of them passed the loose filter
     replay_causes: list[tuple[str, int]] = field(default_factory=list)
-    starts: dict[str, Starts] = field(default_factory=dict)
+    coverage: list[ObjectCoverage] = field(default_factory=list)  # objects that are moved first
     usage: dict[str, list[SourceUse]] = field(default_factory=dict)  # subtask -> rows
     statistics: dict[str, list[TrajectoryStatistics]] = field(default_factory=lambda: {name: [] for name in SOURCES})
     seeds_report: SeedsReport | None = None
@@ -173,8 +166,9 @@ def _read_attempts(config: Config, run: RunFolder, fk: ForwardKinematics, summar
     """Generated and failed attempts into `summary`; returns how many pass the loose filter."""
     if not (run.generated.is_dir() or run.failed.is_dir()):
         return 0
-    T_world_base = base_in_world(config)
+    task, T_world_base = config.task.active, base_in_world(config)
     causes, loose_causes, uses = [], [], defaultdict(list)
+    starts = {name: Starts() for name in task.objects}
     seeds, loose = [], 0
     for folder in (run.generated, run.failed):
         for path in list_demos(folder):
@@ -189,7 +183,7 @@ def _read_attempts(config: Config, run: RunFolder, fk: ForwardKinematics, summar
                     loose_causes.append(causes[-1])
             for subtask, source in zip(subtask_names(demo, config), demo.meta.get("sources", []), strict=False):
                 uses[subtask].append((str(source), demo.strict))
-            _add_starts(config, demo, T_world_base, summary)
+            _add_starts(demo, task, T_world_base, starts)
             if folder == run.generated:
                 summary.statistics["generated"].append(trajectory_statistics(demo.q, demo.q_target, demo.fps, fk))
                 summary.frames["generated"] = summary.frames.get("generated", 0) + demo.num_frames
@@ -198,23 +192,32 @@ def _read_attempts(config: Config, run: RunFolder, fk: ForwardKinematics, summar
     by_loose = dict(cause_table(loose_causes))
     summary.causes = [(cause, count, by_loose.get(cause, 0)) for cause, count in cause_table(causes)]
     summary.usage = {subtask: source_usage(pairs) for subtask, pairs in uses.items()}
+    covered = [
+        object_coverage(name, began, task, config.dataset.report) for name, began in starts.items() if began.offsets
+    ]
+    summary.coverage = sorted(covered, key=lambda coverage: not coverage.moved)
     return loose
 
 
 def subtask_names(demo: Demo, config: Config) -> list[str]:
-    """Names of the subtasks of a demo, of the task's definition where the demo does not say."""
-    names = [str(subtask[0]) for subtask in demo.meta.get("subtasks", [])]
-    return names or [subtask.name for subtask in config.task.active.subtasks]
+    """Names of the subtasks of a demo in order: those it finished, then those of the task that it did not come to."""
+    done = [str(mark[0]) for mark in demo.meta.get("subtasks", [])]
+    return done + [subtask.name for subtask in config.task.active.subtasks if subtask.name not in done]
 
 
-def _add_starts(config: Config, demo: Demo, T_world_base: np.ndarray, summary: RunSummary) -> None:
-    if not demo.num_frames:
-        return
-    for name, placement in config.task.active.objects.items():
-        if name in demo.objects:
-            starts = summary.starts.setdefault(name, Starts())
-            starts.offsets.append(start_offset(demo.objects[name][0], placement, T_world_base))
-            starts.success.append(demo.strict)
+def _add_starts(demo: Demo, task: TaskDefinition, T_world_base: np.ndarray, starts: dict[str, Starts]) -> None:
+    """One attempt into the starts of its objects. What stopped in a subtask of other objects says nothing about the
+    start of one that is moved; what stands may have been in the way."""
+    stopped = failed_subtask(demo, task)
+    for name, began in starts.items():
+        if name not in demo.objects or not demo.num_frames:
+            continue
+        if stopped is not None and is_moved(name, task) and name not in (stopped.object, stopped.held):
+            began.elsewhere += 1
+            continue
+        began.offsets.append(start_offset(demo.objects[name][0], task.objects[name], T_world_base))
+        began.success.append(demo.strict)
+        began.causes.append("" if demo.strict else demo.cause or "unknown")
 
 
 def _read_verified(run: RunFolder, fk: ForwardKinematics, summary: RunSummary, advance) -> tuple[int | None, int]:

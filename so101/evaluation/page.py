@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -10,16 +10,11 @@ from typing import Any
 import numpy as np
 
 from so101.config import Config
+from so101.config.report import ReportConfig
 from so101.evaluation import plots
-from so101.evaluation.collect import RunSummary, StageCount, Starts
-from so101.evaluation.statistics import (
-    SourceUse,
-    bin_counts,
-    bin_indices,
-    cause_table,
-    heading_range,
-    summarise,
-)
+from so101.evaluation.collect import RunSummary, StageCount
+from so101.evaluation.coverage import Cell, Grid, ObjectCoverage, source_skew
+from so101.evaluation.statistics import SourceUse, cause_table, summarise
 from so101.evaluation.style import CSS
 
 _NARROW_SPACE = "\u202f"  # does not break
@@ -60,6 +55,11 @@ def number(value: float, digits: int = 0) -> str:
 
 def percent(share: float) -> str:
     return f"{100 * share:.1f}{_NARROW_SPACE}%"
+
+
+def _whole_percent(share: float) -> str:
+    """A share that a person set, with no more digits than it has."""
+    return f"{100 * share:g}{_NARROW_SPACE}%"
 
 
 def span(low: float, high: float) -> str:
@@ -186,7 +186,7 @@ def _pipeline(summary: RunSummary, config: Config) -> str:
         facts.append(f"Attempt seeds {first} to {last}, n = {number(summary.attempts)}.")
     if summary.frames:
         facts.append("Frames: " + ", ".join(f"{source} {number(n)}" for source, n in summary.frames.items()) + ".")
-    confidence = f"{100 * config.dataset.report.confidence:g}{_NARROW_SPACE}%"
+    confidence = _whole_percent(config.dataset.report.confidence)
     return section(
         "pipeline",
         "From seeds to dataset",
@@ -237,60 +237,126 @@ def _causes(summary: RunSummary) -> str:
 
 
 def _starts(summary: RunSummary, config: Config) -> str:
-    if not summary.starts:
+    title = "Coverage of start poses"
+    if not summary.coverage:
         body = not_run("generate") if summary.attempts is None else "<p>No attempt tells its start poses.</p>"
-        return section("starts", "Coverage of start poses", "", body)
-    bins = config.dataset.report.coverage_bins
-    figures, rows = [], []
-    for name, starts in summary.starts.items():
-        drawn, row = _object_starts(name, starts, config, bins)
-        figures += drawn
-        rows.append(row)
+        return section("starts", title, "", body)
+    settings = config.dataset.report
+    figures = "".join(
+        f"<figure>{figure}</figure>" for one in summary.coverage for figure in _start_figures(one, settings)
+    )
+    rows = "".join(map(_coverage_row, summary.coverage))
+    heads = ("Object", "Position cells with a success", "never tried", "Heading cells with a success", "never tried")
     table = (
-        '<div class="scroll"><table><thead><tr><th scope="col">Object</th><th scope="col">Position cells tried</th>'
-        '<th scope="col">with a strict success</th><th scope="col">Heading bins tried</th>'
-        '<th scope="col">with a strict success</th></tr></thead><tbody>' + "".join(rows) + "</tbody></table></div>"
+        '<div class="scroll" tabindex="0"><table><thead><tr>'
+        + "".join(f'<th scope="col">{head}</th>' for head in heads)
+        + f"</tr></thead><tbody>{rows}</tbody></table></div>"
     )
     legend = key(
         [
             ("strict success", "good", ""),
             ("not a strict success", "bad", "cross"),
             ("configured range", "muted", "dashed"),
+            (f"under {_whole_percent(settings.coverage_low_share)} of a cell's attempts succeed", "bad", "framed"),
         ]
     )
+    notes = " ".join(filter(None, map(_left_out, summary.coverage)))
     return section(
         "starts",
-        "Coverage of start poses",
-        "Where the objects stood when an attempt began, relative to their nominal place along world axes. A policy "
-        "will not have seen the cells without a success.",
-        legend + f'<div class="figures">{"".join(figures)}</div>' + table,
+        title,
+        "Where the objects stood when an attempt began, in world, and whether it became a strict success. A policy "
+        "will not have seen the cells without one. Headings are relative to the nominal pose.",
+        legend
+        + f'<div class="figures">{figures}</div>'
+        + (f'<p class="note">{notes}</p>' if notes else "")
+        + table
+        + _low_cells(summary.coverage, settings),
     )
 
 
-def _object_starts(name: str, starts: Starts, config: Config, bins: int) -> tuple[list[str], str]:
-    """Three figures and one table row of an object."""
-    placement = config.task.active.objects[name]
-    offsets = np.array(starts.offsets).reshape(-1, 3)
-    success = np.array(starts.success, bool)
-    limits = (placement.x_m, placement.y_m, heading_range(placement))
-    shape = tuple(bins if high > low else 1 for low, high in limits)
-    cells = [bin_indices(offsets[:, axis], *limits[axis], shape[axis]) for axis in range(3)]
-    tries, wins = bin_counts(cells[0] * shape[1] + cells[1], success, shape[:2])
-    turn_tries, turn_wins = bin_counts(cells[2], success, shape[2:])
-    x_cm, y_cm = (tuple(_CM * limit for limit in limits[axis]) for axis in (0, 1))
-    x, y = offsets[:, 0] * _CM, offsets[:, 1] * _CM
-    label, anchor = escape(name), "".join(filter(str.isalnum, name))
+def _start_figures(coverage: ObjectCoverage, settings: ReportConfig) -> list[str]:
+    """Starts, success by position cell and, where it varies, by heading."""
+    name, anchor = coverage.name, "".join(filter(str.isalnum, coverage.name))
+    grid, low = coverage.position, settings.coverage_low_share
+    x_cm, y_cm = (edges * _CM for edges in grid.edges)
     figures = [
-        plots.start_scatter(x, y, success, x_cm, y_cm, f"{name}: start positions", "cm", f"s{anchor}"),
-        plots.start_rates(tries, wins, x_cm, y_cm, f"{name}: strict successes / attempts", "cm", f"r{anchor}"),
+        plots.start_scatter(
+            *(coverage.positions * _CM).T,
+            coverage.success,
+            (x_cm[0], x_cm[-1]),
+            (y_cm[0], y_cm[-1]),
+            f"{name}: start positions",
+            "cm",
+            f"s{anchor}",
+        ),
+        plots.start_rates(
+            grid.tried, grid.succeeded, x_cm, y_cm, low, f"{name}: successes / attempts", "cm", f"r{anchor}"
+        ),
     ]
-    heading_deg = tuple(float(np.rad2deg(limit)) for limit in limits[2])
-    if shape[2] > 1:
-        figures.append(plots.heading_bars(turn_tries, turn_wins, heading_deg, f"{name}: start headings", f"h{anchor}"))
-    cell = '<td class="num" style="text-align:left">{} of {}</td>'
-    counts = [(tries > 0, tries), (wins > 0, tries), (turn_tries > 0, turn_tries), (turn_wins > 0, turn_tries)]
-    row = "".join(cell.format(int(hit.sum()), of.size) for hit, of in counts)
-    return [f"<figure>{figure}</figure>" for figure in figures], f'<tr><th scope="row">{label}</th>{row}</tr>'
+    heading = coverage.heading
+    if heading.tried.size > 1:
+        edges = np.rad2deg(heading.edges[0])
+        figures.append(
+            plots.heading_bars(heading.tried, heading.succeeded, edges, f"{name}: start headings", f"h{anchor}")
+        )
+    return figures
+
+
+def _coverage_row(coverage: ObjectCoverage) -> str:
+    cells = ""
+    for grid in (coverage.position, coverage.heading):
+        hit, total = int((grid.succeeded > 0).sum()), grid.tried.size
+        cells += f"<td>{hit} of {total} · {percent(grid.covered_share)}</td><td>{int((grid.tried == 0).sum())}</td>"
+    role = "moved" if coverage.moved else "stands"
+    return f'<tr><th scope="row">{escape(coverage.name)} <span class="note">{role}</span></th>{cells}</tr>'
+
+
+def _left_out(coverage: ObjectCoverage) -> str:
+    """What is in no cell of an object, as a sentence."""
+    outside, parts = int((~coverage.inside).sum()), []
+    if outside:
+        parts.append(f"{count_of(outside, 'start')} outside the configured ranges")
+    if coverage.elsewhere:
+        parts.append(f"{count_of(coverage.elsewhere, 'attempt')} that ended in a subtask of other objects")
+    return f"Not in the cells of {escape(coverage.name)}: {' and '.join(parts)}." if parts else ""
+
+
+def _low_cells(coverages: Sequence[ObjectCoverage], settings: ReportConfig) -> str:
+    """Table of the cells with too few successes."""
+    share, confidence = settings.coverage_low_share, settings.confidence
+    rows = [
+        _low_row(coverage.name, grid, cell, confidence)
+        for coverage in coverages
+        for grid in (coverage.position, coverage.heading)
+        for cell in grid.low(share, confidence)
+    ]
+    title = f"<h3>Cells in which under {_whole_percent(share)} of the attempts succeed</h3>"
+    if not rows:
+        return f"{title}<p>None of the cells that were tried.</p>"
+    heads = '<th scope="col">Object</th><th scope="col">Cell</th><th scope="col" class="num">Successes / attempts</th>'
+    heads += f'<th scope="col">{_whole_percent(confidence)} Wilson</th><th scope="col">Causes</th>'
+
+    def table(part: list[str]) -> str:
+        body = f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(part)}</tbody></table>"
+        return f'<div class="scroll" tabindex="0">{body}</div>'
+
+    shown, rest = rows[: settings.coverage_low_cells], rows[settings.coverage_low_cells :]
+    text = title + (table(shown) if shown else "")
+    return text + (f"<details><summary>{len(rest)} more</summary>{table(rest)}</details>" if rest else "")
+
+
+def _low_row(name: str, grid: Grid, cell: Cell, confidence: float) -> str:
+    parts = []
+    for axis, (low, high) in zip(grid.axes, cell.limits, strict=True):
+        label, _, unit = axis.rpartition("_")
+        scale, shown = (np.rad2deg(1.0), "deg") if unit == "rad" else (_CM, "cm")
+        parts.append(f'<span class="together">{label} {scale * low:.1f} to {scale * high:.1f} {shown}</span>')
+    causes = ", ".join(f"{escape(cause.replace('_', ' '))} {count}" for cause, count in cell.causes.items())
+    return (
+        f'<tr><th scope="row">{escape(name)}</th><td>{", ".join(parts)}</td>'
+        f'<td class="num">{cell.succeeded} / {cell.tried}</td><td>{span(*cell.interval(confidence))}</td>'
+        f"<td>{causes}</td></tr>"
+    )
 
 
 def _trajectories(summary: RunSummary) -> str:
@@ -351,17 +417,25 @@ def _sources(summary: RunSummary, config: Config) -> str:
 def _subtask_sources(uses: list[SourceUse], top: int) -> str:
     def rows(part: list[SourceUse]) -> list[tuple[str, list[tuple[int, str]], str]]:
         return [
-            (use.source, [(use.succeeded, ""), (use.used - use.succeeded, "bad")], f"{use.succeeded} / {use.used}")
+            (
+                use.source,
+                [(use.succeeded, ""), (use.used - use.succeeded, "bad")],
+                f"{use.succeeded} / {use.used} · {percent(use.succeeded / use.used)}",
+            )
             for use in part
         ]
 
-    total = sum(use.used for use in uses)
-    three = sum(use.used for use in uses[:3])
+    skew = source_skew(uses)
     text = _bar_rows(rows(uses[:top]))
     if len(uses) > top:
         text += f"<details><summary>{len(uses) - top} more</summary>{_bar_rows(rows(uses[top:]))}</details>"
-    share = f", the three most used make {percent(three / total)}" if len(uses) > 3 else ""
-    return f'<p class="note">{count_of(len(uses), "seed")} in use{share}.</p>{text}'
+    share = (
+        f"; the most used one serves {percent(skew.top_share)} of the attempts, as varied as "
+        f"{skew.effective:.1f} evenly used ones"
+        if skew.seeds > 1
+        else ""
+    )
+    return f'<p class="note">{count_of(skew.seeds, "seed")} in use{share}.</p>{text}'
 
 
 def _frames(frames: SampleFrames | None) -> str:

@@ -60,6 +60,7 @@ _STYLE = {
     "figure.facecolor": "none",
 }
 _SIZE_IN, _SMALL_IN = (3.7, 2.9), (2.9, 2.6)  # three or four abreast on a desktop, one on a phone
+_LABEL_PT, _SMALLEST_PT, _LABELLED_CELLS = 7.5, 4.0, 6  # labels of cells shrink beyond this many across
 _JITTER_SEED = 0
 _FEW = 8  # below this many values a violin would invent a shape: the values are drawn instead
 
@@ -147,7 +148,7 @@ def start_scatter(
         axes.plot(x[success], y[success], "o", color=GOOD, markersize=size, markeredgewidth=0)
         axes.plot(x[~success], y[~success], "x", color=BAD, markersize=size + 1, markeredgewidth=1.2)
         _range_box(axes, x_range, y_range)
-        axes.set(xlabel=f"x from nominal [{unit}]", ylabel=f"y from nominal [{unit}]")
+        axes.set(xlabel=f"x [{unit}]", ylabel=f"y [{unit}]")
         axes.margins(0.08)
     return _svg(figure, name, f"{title}: {int(success.sum())} successes, {int((~success).sum())} others")
 
@@ -155,23 +156,27 @@ def start_scatter(
 def start_rates(
     tries: np.ndarray,
     successes: np.ndarray,
-    x_range: tuple[float, float],
-    y_range: tuple[float, float],
+    x_edges: np.ndarray,
+    y_edges: np.ndarray,
+    low_share: float,
     title: str,
     unit: str,
     name: str,
 ) -> str:
-    """Success share per start cell: `tries` and `successes` (NX, NY); a cell shows successes/tries. Cells where all
-    tries failed have the colour of failure, untried ones none."""
+    """Success share per start cell: `tries` and `successes` (NX, NY) between edges (NX + 1,) and (NY + 1,). A cell
+    shows successes/tries; with a share under `low_share` it has the colour of failure, untried ones have none."""
     with matplotlib.rc_context(_STYLE):
         figure, axes = _axes(title)
         axes.grid(visible=False)
-        x_edges, y_edges = _edges(x_range, tries.shape[0]), _edges(y_range, tries.shape[1])
+        x_edges, y_edges = _widened(x_edges), _widened(y_edges)
+        size = float(np.clip(_LABEL_PT * _LABELLED_CELLS / tries.shape[0], _SMALLEST_PT, _LABEL_PT))
         for i, j in np.ndindex(tries.shape):
             width, height = x_edges[i + 1] - x_edges[i], y_edges[j + 1] - y_edges[j]
-            share = successes[i, j] / tries[i, j] if tries[i, j] else 0.0
-            tint = (*matplotlib.colors.to_rgb(GOOD), 0.65 * share) if share else (*matplotlib.colors.to_rgb(BAD), 0.25)
-            face = tint if tries[i, j] else "none"
+            share = successes[i, j] / tries[i, j] if tries[i, j] else 1.0
+            low = share < low_share
+            tint = BAD if low else GOOD
+            alpha = 0.55 * (1.0 - share) if low else 0.65 * share
+            face = (*matplotlib.colors.to_rgb(tint), alpha) if tries[i, j] else "none"
             axes.add_patch(
                 Rectangle((x_edges[i], y_edges[j]), width, height, facecolor=face, edgecolor=LINE, linewidth=0.8)
             )
@@ -182,22 +187,21 @@ def start_rates(
                 label,
                 ha="center",
                 va="center",
-                fontsize=7.5,
+                fontsize=size,
                 color=INK if tries[i, j] else MUTED,
             )
         axes.set_xlim(x_edges[0], x_edges[-1])
         axes.set_ylim(y_edges[0], y_edges[-1])
-        axes.set(xlabel=f"x from nominal [{unit}]", ylabel=f"y from nominal [{unit}]")
+        axes.set(xlabel=f"x [{unit}]", ylabel=f"y [{unit}]")
     reached = int((tries > 0).sum())
     return _svg(figure, name, f"{title}: {reached} of {tries.size} cells were tried")
 
 
-def heading_bars(tries: np.ndarray, successes: np.ndarray, limits: tuple[float, float], title: str, name: str) -> str:
-    """Attempts per start heading (N bins over `limits`, deg), split into strict successes and others."""
+def heading_bars(tries: np.ndarray, successes: np.ndarray, edges: np.ndarray, title: str, name: str) -> str:
+    """Attempts per start heading (N,) between `edges` (N + 1,) deg, split into strict successes and others."""
     with matplotlib.rc_context(_STYLE):
         figure, axes = _axes(title)
         axes.grid(visible=False, axis="x")
-        edges = _edges(limits, len(tries))
         centers, width = (edges[:-1] + edges[1:]) / 2, 0.86 * np.diff(edges)
         axes.bar(centers, successes, width, color=GOOD)
         axes.bar(centers, tries - successes, width, bottom=successes, color=BAD)
@@ -208,9 +212,9 @@ def heading_bars(tries: np.ndarray, successes: np.ndarray, limits: tuple[float, 
     return _svg(figure, name, f"{title}: attempts per bin {tries.tolist()}, strict successes {successes.tolist()}")
 
 
-def _edges(limits: tuple[float, float], bins: int) -> np.ndarray:
-    low, high = limits if limits[1] > limits[0] else (limits[0] - 0.5, limits[1] + 0.5)
-    return np.linspace(low, high, bins + 1)
+def _widened(edges: np.ndarray) -> np.ndarray:
+    """Edges of one cell without width made drawable."""
+    return edges if edges[-1] > edges[0] else np.array([edges[0] - 0.5, edges[0] + 0.5])
 
 
 def _range_box(axes: Axes, x_range: tuple[float, float], y_range: tuple[float, float]) -> None:

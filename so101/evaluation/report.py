@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from so101.config import Config
+from so101.config.report import ReportConfig
 from so101.datasets.demo import demo_file_name, list_demos, load_demo
 from so101.evaluation.collect import DemoVideos, RunSummary, collect, subtask_names
+from so101.evaluation.coverage import coverage_numbers
 from so101.evaluation.media import frames_at, jpeg_data_uri
 from so101.evaluation.page import SampleFrames, VideoCard, render_page
 from so101.evaluation.statistics import TrajectoryStatistics, summarise
@@ -40,7 +42,7 @@ def write_report(config: Config, run: RunFolder, reporter: Reporter, workers: in
     frames = _sample_frames(config, shown[0] if shown else next(iter(summary.videos), None))
     cards = [_video_card(config, run, videos) for videos in shown]
     page = render_page(config, run.root.resolve().name, summary, frames, cards, package_versions())
-    write_json(run.report / NUMBERS, report_numbers(summary))
+    write_json(run.report / NUMBERS, report_numbers(summary, settings))
     write_text(run.report / PAGE, page)
     reporter.message(f"The page is {run.report / PAGE}")
     counts = {stage.name: stage.count for stage in summary.stages if stage.count is not None}
@@ -58,7 +60,7 @@ def package_versions() -> dict[str, str]:
     return versions
 
 
-def report_numbers(summary: RunSummary) -> dict[str, Any]:
+def report_numbers(summary: RunSummary, settings: ReportConfig) -> dict[str, Any]:
     """The numbers of the page as JSON values."""
     return {
         "stages": {
@@ -69,6 +71,7 @@ def report_numbers(summary: RunSummary) -> dict[str, Any]:
         "replay_causes": dict(summary.replay_causes),
         "frames": summary.frames,
         "sources": {name: [use._asdict() for use in uses] for name, uses in summary.usage.items()},
+        "coverage": coverage_numbers(summary.coverage, summary.usage, settings),
         "trajectories": {
             source: {
                 name: summarise(getattr(row, name) for row in rows)._asdict() for name in TrajectoryStatistics._fields

@@ -75,6 +75,7 @@ tbody tr:last-child th, tbody tr:last-child td { border-bottom: 0; }
   vertical-align: -1px; background: var(--c);
 }
 .key span.cross::before { content: "\\00d7"; background: none; color: var(--c); font-weight: 700; vertical-align: 1px; }
+.key span.framed::before { opacity: .55; }
 .key span.dashed::before { background: none; border: 1.5px dashed var(--c); }
 .figures {
   display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 300px), 1fr)); gap: 18px;

@@ -131,13 +131,38 @@ def test_same_bytes_each_time_and_in_any_folder(config, full, full_run, tmp_path
 
 def test_start_poses_of_attempts_lie_in_their_ranges(config, fk, full_run):
     summary = collect(config, full_run, fk)
-    assert set(summary.starts) == {"vial", "rack"}
-    for name, starts in summary.starts.items():
-        placement = config.task.active.objects[name]
-        x, y, _ = np.array(starts.offsets).T
-        assert len(x) == 40 and sum(starts.success) == summary.strict
+    assert [(one.name, one.moved) for one in summary.coverage] == [("vial", True), ("rack", False)]
+    for one in summary.coverage:
+        placement = config.task.active.objects[one.name]
+        x, y = (one.positions - placement.position_m[:2]).T
+        assert len(x) == 40 and one.success.sum() == summary.strict and one.inside.all()
         assert placement.x_m[0] - 1e-9 <= x.min() < x.max() <= placement.x_m[1] + 1e-9
         assert placement.y_m[0] - 1e-9 <= y.min() < y.max() <= placement.y_m[1] + 1e-9
+
+
+def test_coverage_of_the_page_is_that_of_the_attempts(config, full):
+    page, numbers, _ = full
+    objects = numbers["coverage"]["objects"]
+    assert set(objects) == {"vial", "rack"} and objects["vial"]["moved"]
+    for one in objects.values():
+        for grid in (one["position"], one["heading"]):
+            assert np.sum(grid["tried"]) == 40 and np.sum(grid["succeeded"]) == numbers["stages"]["strict"]["count"]
+            assert len(grid["never_tried"]) == np.sum(np.array(grid["tried"]) == 0)
+            assert grid["covered_share"] == np.mean(np.array(grid["succeeded"]) > 0)
+    for name, uses in numbers["sources"].items():
+        assert numbers["coverage"]["sources"][name]["top_share"] == uses[0]["used"] / 40
+    assert "None of the cells that were tried" in page.text
+
+
+def test_cells_that_fail_are_listed_with_their_causes(config, tmp_path):
+    run = RunFolder(tmp_path)
+    for index in range(30):
+        save_demo(run.failed, make_demo(config, index, cause=("slipped", "dropped")[index % 2]))
+    page, numbers, _ = write(config, run)
+    low = [cell for one in numbers["coverage"]["objects"].values() for cell in one["position"]["low"]]
+    assert sum(sum(cell["causes"].values()) for cell in low) == sum(cell["tried"] for cell in low) == 2 * 30
+    assert all(cell["interval"][0] == 0.0 and cell["succeeded"] == 0 for cell in low)
+    assert "Cells in which under 20\u202f% of the attempts succeed" in page.text and "slipped" in page.text
 
 
 def test_an_empty_folder_gives_a_page(config, tmp_path):
