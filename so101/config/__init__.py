@@ -19,9 +19,9 @@ from so101.config.deploy import DeployConfig
 from so101.config.ik import IkConfig
 from so101.config.render import RenderConfig
 from so101.config.robot import RobotConfig
-from so101.config.scene import SceneConfig
+from so101.config.scene import RackedConfig, SceneConfig
 from so101.config.skillgen import SkillgenConfig
-from so101.config.task import TaskConfig
+from so101.config.task import PlacementConfig, TaskConfig
 from so101.config.teleop import TeleopConfig
 from so101.config.training import TrainingConfig
 from so101.errors import ConfigError, did_you_mean
@@ -45,6 +45,41 @@ class Config(Section):
     dataset: DatasetConfig
     training: TrainingConfig
     deploy: DeployConfig
+
+    @property
+    def racked(self) -> RackedConfig | None:
+        """The object that may stand in the container at the start, when it is on and an opening is to spare."""
+        drawn, task = self.scene.randomisation, self.task.active
+        if not (drawn.enabled and drawn.racked):
+            return None
+        alike = sum(placement.prop == drawn.racked.prop for placement in task.objects.values())
+        return drawn.racked if 0 < alike < len(task.success.openings_m) else None
+
+    @property
+    def distractors(self) -> dict[str, PlacementConfig]:
+        """Bodies that may stand around, at their parking places; empty when they are off."""
+        drawn = self.scene.randomisation
+        if not (drawn.enabled and drawn.distractors):
+            return {}
+        props = drawn.distractors.props
+        return {
+            f"distractor_{i}": drawn.parked(props[i % len(props)], i + 1) for i in range(drawn.distractors.max_count)
+        }
+
+    @property
+    def objects(self) -> dict[str, PlacementConfig]:
+        """All objects of the model: those of the task in use, then optional bodies of scene.randomisation."""
+        racked = self.racked
+        extra = {racked.object: self.scene.randomisation.parked(racked.prop, 0)} if racked else {}
+        return {**self.task.active.objects, **extra, **self.distractors}
+
+    @property
+    def without_randomisation(self) -> Config:
+        """The same with the physics that is written in the files: for seeds and checks of the task itself."""
+        if not self.scene.randomisation.enabled:
+            return self
+        nominal = self.scene.randomisation.model_copy(update={"enabled": False})
+        return self.model_copy(update={"scene": self.scene.model_copy(update={"randomisation": nominal})})
 
     def digest(self, *sections: str) -> str:
         """Hex digest of the named sections (all when none is named); equal settings give equal digests."""
@@ -81,6 +116,7 @@ def load_config(
     sections, faults = _validated(values)
     if not faults:
         faults = _preset_faults(values) + _unknown_props(sections["task"], sections["scene"])
+        faults += _taken_names(sections["task"], sections["scene"])
     if faults:
         raise ConfigError("\n".join(faults))
     return Config(**sections)
@@ -107,6 +143,17 @@ def _unknown_props(task: TaskConfig, scene: SceneConfig) -> list[str]:
         for name, definition in task.tasks.items()
         for label, placement in definition.objects.items()
         if placement.prop not in scene.props
+    ]
+
+
+def _taken_names(task: TaskConfig, scene: SceneConfig) -> list[str]:
+    """The pre-racked object must not be called like an object of a task."""
+    racked = scene.randomisation.racked
+    return [
+        f"scene.yaml: randomisation.racked.object is {racked.object!r}, the name of an object of task {name!r}; "
+        "choose another"
+        for name, definition in task.tasks.items()
+        if racked and racked.object in definition.objects
     ]
 
 

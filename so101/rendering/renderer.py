@@ -138,7 +138,7 @@ class StateRenderer(FrameRenderer):
         super().__init__(model, config)
         self._data = mujoco.MjData(self.model)
         self._joints = [self.model.joint(name).qposadr[0] for name in config.robot.joint_names]
-        self._objects = {name: self._find_object(name) for name in config.task.active.objects}
+        self._objects = {name: self._find_object(name) for name in config.objects}
 
     def set_state(self, q: np.ndarray, objects: Mapping[str, np.ndarray]) -> None:
         """Place the joints, q (6,) rad, and objects, each (7,) pose in `base`.

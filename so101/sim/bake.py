@@ -99,6 +99,7 @@ def _bake_arm(spec: mujoco.MjSpec, config: Config) -> None:
         stock.damping[:] = 0.0
         stock.damping[0] = joint.damping_nm_s_per_rad
         stock.frictionloss = joint.friction_nm
+        stock.solimp_friction = robot.friction_solimp
         stock.armature = joint.armature_kg_m2
         actuator = spec.actuator(joint.name)
         actuator.set_to_position(kp=joint.stiffness_nm_per_rad, kv=joint.velocity_gain_nm_s_per_rad)
@@ -118,7 +119,8 @@ def _volume(kind: str, size: list[float]) -> float:
     return cylinder + (4 / 3 * np.pi * size[0] ** 3 if kind == "capsule" else 0.0)
 
 
-def _add_prop(spec: mujoco.MjSpec, name: str, prop: PropConfig, T_base_obj: np.ndarray) -> None:
+def add_prop(spec: mujoco.MjSpec, name: str, prop: PropConfig, T_base_obj: np.ndarray) -> mujoco.MjsBody:
+    """Add an object at T_base_obj (4, 4), in the world of the model."""
     pose = pose_to_pos_quat(T_base_obj)
     body = spec.worldbody.add_body(name=name, pos=pose[:3], quat=pose[3:])
     if prop.free:
@@ -134,6 +136,18 @@ def _add_prop(spec: mujoco.MjSpec, name: str, prop: PropConfig, T_base_obj: np.n
         if prop.mass_kg is not None:
             added.density = prop.mass_kg / volume
         _apply_contact(added, prop.contact)
+    return body
+
+
+def _keep_commands(spec: mujoco.MjSpec, config: Config) -> None:
+    """Room in the history of commands for the longest delay that can be drawn."""
+    drawn = config.scene.randomisation
+    if not (drawn.enabled and drawn.joints and drawn.joints.delay_s):
+        return
+    for joint in config.robot.joints:
+        longest = joint.delay_s + drawn.joints.delay_s.add[1]
+        actuator = spec.actuator(joint.name)
+        actuator.nsample = max(actuator.nsample, math.ceil(longest / config.scene.physics.timestep_s) + 1)
 
 
 def bake(config: Config, *, looks: bool = True, props: bool = True) -> mujoco.MjSpec:
@@ -167,16 +181,19 @@ def bake(config: Config, *, looks: bool = True, props: bool = True) -> mujoco.Mj
         _bake_arm(spec, config)
     except (AttributeError, KeyError) as error:
         raise SimulationError(f"the stock SO-101 model lacks a part that robot.yaml names ({error})") from error
+    _keep_commands(spec, config)
     for mesh in spec.meshes:
         mesh.maxhullvert = config.robot.max_hull_vertices
     if props:
         T_base_world = invert_pose(T_world_base(config))
         for name, prop in config.scene.statics.items():
             T_world_obj = make_pose(np.eye(3), config.scene.static_positions_m[name])
-            _add_prop(spec, name, prop, T_base_world @ T_world_obj)
-        for name, placement in config.task.active.objects.items():
+            add_prop(spec, name, prop, T_base_world @ T_world_obj)
+        for name, placement in config.objects.items():
             T_world_obj = pose_from_pos_quat([*placement.position_m, *placement.quat_wxyz])
-            _add_prop(spec, name, config.scene.props[placement.prop], T_base_world @ T_world_obj)
+            body = add_prop(spec, name, config.scene.props[placement.prop], T_base_world @ T_world_obj)
+            if name not in config.task.active.objects:
+                body.gravcomp = 1.0  # parked until a draw puts it into the scene
     if looks:
         from so101.sim.cameras import add_cameras
         from so101.sim.look import apply_look

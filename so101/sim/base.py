@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from types import MappingProxyType
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -33,8 +34,19 @@ class Simulator(Protocol):
     object_names: tuple[str, ...]
     T_world_base: np.ndarray  # (B, 4, 4)
 
-    def reset(self, env: int, q: np.ndarray, objects: Mapping[str, np.ndarray]) -> None:
-        """Zero velocities, joints q (6,) rad, objects at (7,) pose in base, targets = q. No physics step."""
+    def reset(
+        self,
+        env: int,
+        q: np.ndarray,
+        objects: Mapping[str, np.ndarray],
+        randomisation: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        """Zero velocities, joints q (6,) rad, objects at (7,) pose in base, targets = q; optional bodies not among the
+        objects are away. No physics step. `randomisation`: a draw of `so101.sim.randomisation` that holds until the
+        next reset; the nominal physics when empty."""
+
+    def randomise(self, env: int, randomisation: Mapping[str, Any]) -> None:
+        """The physics of a draw (nominal when empty) from now on: for `set_physics_state`; `reset` does it itself."""
 
     def step(self, env: int, q_target: np.ndarray) -> None:
         """Send joint targets (6,) rad and advance one control period."""

@@ -1,8 +1,12 @@
-"""The MuJoCo backend: one compiled model, one MjData an environment, physics in the base frame."""
+"""The MuJoCo backend: one compiled model, one MjData an environment, physics in the base frame. An environment whose
+physics is randomised has a copy of the model of its own."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -13,6 +17,7 @@ from so101.kinematics.arm import ArmKinematics
 from so101.sim.bake import T_world_base as configured_base
 from so101.sim.bake import baked_model
 from so101.sim.base import Contact
+from so101.sim.randomised_model import ModelRandomiser
 from so101.sim.servo import set_past_commands
 
 _PHYSICS_STATE = mujoco.mjtState.mjSTATE_FULLPHYSICS
@@ -39,7 +44,10 @@ class MujocoSimulator:
             raise SimulationError(f"num_envs is {num_envs}; at least 1 environment is needed")
         self.num_envs = num_envs
         self.config = config
-        self.model = baked_model(config, looks=looks)
+        self.model = baked_model(config, looks=looks)  # nominal, shared: never written to
+        self.models = [self.model] * num_envs  # what each environment runs
+        self._own_models: dict[int, mujoco.MjModel] = {}
+        self._randomiser: ModelRandomiser | None = None
         self.data = [mujoco.MjData(self.model) for _ in range(num_envs)]
         base = configured_base(config) if T_world_base is None else np.asarray(T_world_base, float)
         self.T_world_base = np.broadcast_to(base, (num_envs, 4, 4)).copy()
@@ -51,7 +59,7 @@ class MujocoSimulator:
         self.substeps = config.scene.physics.substeps
         self.control_dt = 1.0 / config.scene.physics.control_hz
         self.joint_names = config.robot.joint_names
-        self.object_names = tuple(config.task.active.objects)
+        self.object_names = tuple(config.objects)
         model = self.model
         self._body = {name: model.body(name).id for name in self.object_names}
         free = [name for name in self.object_names if model.body(name).jntnum[0]]
@@ -62,11 +70,30 @@ class MujocoSimulator:
         self._geom_body = model.geom_bodyid
         self.jaw_bodies = frozenset(model.body(name).id for name in config.robot.hull_free_bodies)
 
-    def reset(self, env: int, q: np.ndarray, objects: Mapping[str, np.ndarray]) -> None:
-        mujoco.mj_resetData(self.model, self.data[env])
+    def reset(
+        self,
+        env: int,
+        q: np.ndarray,
+        objects: Mapping[str, np.ndarray],
+        randomisation: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        self.randomise(env, randomisation)
+        mujoco.mj_resetData(self.models[env], self.data[env])
         self.data[env].ctrl[:] = q
-        set_past_commands(self.model, self.data[env], q)
+        set_past_commands(self.models[env], self.data[env], q)
         self.set_state(env, q, objects)
+
+    def randomise(self, env: int, randomisation: Mapping[str, Any]) -> None:
+        physics = randomisation.get("physics")
+        if not physics:
+            self.models[env] = self.model
+            return
+        if self._randomiser is None:
+            self._randomiser = ModelRandomiser(self.config, self.model)
+        if env not in self._own_models:
+            self._own_models[env] = copy.copy(self.model)
+        self._randomiser.apply(self._own_models[env], physics)
+        self.models[env] = self._own_models[env]
 
     def set_state(self, env: int, q: np.ndarray, objects: Mapping[str, np.ndarray]) -> None:
         data = self.data[env]
@@ -74,12 +101,12 @@ class MujocoSimulator:
         data.qvel[:] = 0.0
         for name, pose in objects.items():
             data.qpos[self.object_slice(name)] = pose
-        mujoco.mj_forward(self.model, data)
+        mujoco.mj_forward(self.models[env], data)
 
     def step(self, env: int, q_target: np.ndarray) -> None:
         data = self.data[env]
         data.ctrl[:] = q_target
-        mujoco.mj_step(self.model, data, nstep=self.substeps)
+        mujoco.mj_step(self.models[env], data, nstep=self.substeps)
 
     def joint_positions(self, env: int) -> np.ndarray:
         return self.data[env].qpos[:6].copy()
@@ -111,7 +138,7 @@ class MujocoSimulator:
         return self.kinematics.jacobian(q)
 
     def contacts(self, env: int) -> Sequence[Contact]:
-        data, model = self.data[env], self.model
+        data, model = self.data[env], self.models[env]
         found, force = [], np.zeros(6)
         for i in range(data.ncon):
             contact = data.contact[i]
@@ -131,7 +158,7 @@ class MujocoSimulator:
 
     def get_physics_state(self, env: int) -> np.ndarray:
         state = np.zeros(self.physics_state_size)
-        mujoco.mj_getState(self.model, self.data[env], state, _STATE_WITH_WARMSTART)
+        mujoco.mj_getState(self.models[env], self.data[env], state, _STATE_WITH_WARMSTART)
         return state
 
     def set_physics_state(self, env: int, state: np.ndarray) -> None:
@@ -139,13 +166,13 @@ class MujocoSimulator:
             raise SimulationError(
                 f"physics state has shape {np.shape(state)}; this model needs ({self.physics_state_size},)"
             )
-        mujoco.mj_resetData(self.model, self.data[env])  # wakes every object, as `reset` does
-        mujoco.mj_setState(self.model, self.data[env], np.asarray(state, float), _STATE_WITH_WARMSTART)
+        mujoco.mj_resetData(self.models[env], self.data[env])  # wakes every object, as `reset` does
+        mujoco.mj_setState(self.models[env], self.data[env], np.asarray(state, float), _STATE_WITH_WARMSTART)
 
     def full_physics(self, env: int) -> np.ndarray:
         """MuJoCo's FULLPHYSICS state (time, qpos, qvel, ...), what `mujoco.rollout` starts from."""
         state = np.zeros(mujoco.mj_stateSize(self.model, _PHYSICS_STATE))
-        mujoco.mj_getState(self.model, self.data[env], state, _PHYSICS_STATE)
+        mujoco.mj_getState(self.models[env], self.data[env], state, _PHYSICS_STATE)
         return state
 
     def world_pose(self, env: int, T_base_x: np.ndarray) -> np.ndarray:
