@@ -53,13 +53,33 @@ class SettleGate(Section):
 
 
 class PlaceConfig(Section):
-    """Raises the last segment until the hand clears the container by `clearance_m`."""
+    """Raises the last segment until the hand clears the container by `clearance_m`. An opening where a round object
+    would lean by more than `max_lean_deg` when let go is taken only when there is no other."""
 
     clearance_m: float = Field(ge=0)
     raise_step_m: float = Field(gt=0)
     max_raise_m: float = Field(ge=0)
+    max_lean_deg: float = Field(gt=0)
     check_stride: int = Field(ge=1)
     iterations: int = Field(ge=1)
+
+
+class GraspConfig(Section):
+    """With `turn`, the grasp of a round object is turned about the object and about the line between the jaws to where
+    the arm can point (`so101.tasks.grasping`); up to `max_ways` such grasps are tried."""
+
+    turn: bool
+    max_ways: int = Field(ge=1, le=2)
+
+
+class NeighboursConfig(Section):
+    """The jaw opens no wider than keeps `clearance_m` to objects that are not handled: at most one of `jaw_limits_rad`,
+    widest first."""
+
+    enabled: bool
+    clearance_m: float = Field(ge=0)
+    jaw_limits_rad: list[float]
+    check_stride: int = Field(ge=1)
 
 
 class SegmentConfig(Section):
@@ -117,7 +137,9 @@ class SkillgenConfig(Section):
     selection: SelectionConfig
     transit: TransitConfig
     gate: SettleGate
+    grasp: GraspConfig
     place: PlaceConfig
+    neighbours: NeighboursConfig
     segment: SegmentConfig
     causes: CauseThresholds
     smoothing: SmoothingConfig

@@ -15,8 +15,9 @@ class PlacementConfig(Section):
     """Start pose of one object in `world` and its ranges. roll_rad turns about the object's own x axis (as Isaac Lab's
     reset does), yaw_rad about the vertical through `yaw_center_m` (object frame); both after the nominal rotation.
 
-    servable: yaw and roll are drawn again, at the same place, until the arm can grasp the object as it lies and put it
-    upright (by IK alone, `so101.tasks.grasping`).
+    servable_at_m: roll and yaw are drawn again, at the same place, until the arm can grasp the object so far along its
+    z axis and stand it up in the container (by IK alone, `so101.tasks.grasping`). Where no turn will do the last one
+    stays.
     """
 
     prop: str
@@ -27,7 +28,7 @@ class PlacementConfig(Section):
     roll_rad: Range = (0.0, 0.0)
     yaw_rad: Range = (0.0, 0.0)
     yaw_center_m: Vec3 = (0.0, 0.0, 0.0)
-    servable: bool = False
+    servable_at_m: float | None = None
 
     @model_validator(mode="after")
     def _ordered(self) -> PlacementConfig:
@@ -107,9 +108,11 @@ class SuccessConfig(Section):
 
 
 class TaskDefinition(Section):
-    """One task."""
+    """One task. `seed_task`: its seeds are demonstrations of that task (itself when none); segments are matched by the
+    props they handle."""
 
     language: str = Field(min_length=1)
+    seed_task: str | None = None
     objects: dict[str, PlacementConfig]
     subtasks: list[SubtaskConfig] = Field(min_length=1)
     success: SuccessConfig
@@ -153,15 +156,41 @@ class GraspCheckConfig(Section):
     far_m: float = Field(gt=0)
 
 
+class PinchConfig(Section):
+    """How a round object that lies on the table may be pinched: see `so101.tasks.grasping`.
+
+    dips_deg: approaches below the horizontal, best first. max_tilt_deg: of the line between the jaws.
+    table_clearance_m: under the fingers when the jaw stands at closed_jaw_rad. place_height_m: of the object over its
+    seated height, with one of place_lean_deg, when it is stood up.
+    """
+
+    dips_deg: list[float] = Field(min_length=1)
+    max_tilt_deg: float = Field(gt=0, lt=90)
+    closed_jaw_rad: float
+    table_clearance_m: float = Field(ge=0)
+    place_height_m: float = Field(ge=0)
+    place_lean_deg: list[float] = Field(min_length=1)
+    iterations: int = Field(ge=1)
+    tolerance_m: float = Field(gt=0)
+    tolerance_rad: float = Field(gt=0)
+
+
 class TaskConfig(Section):
     """All tasks and the one in use."""
 
     name: str
     grasp_check: GraspCheckConfig
+    pinch: PinchConfig
+    min_gap_m: float = Field(ge=0)
+    max_redraws: int = Field(ge=0)
     tasks: dict[str, TaskDefinition]
 
     @model_validator(mode="after")
     def _active_exists(self) -> TaskConfig:
+        for name, task in self.tasks.items():
+            if task.seed_task is not None and task.seed_task not in self.tasks:
+                known = f"tasks: {', '.join(sorted(self.tasks))}{did_you_mean(task.seed_task, self.tasks)}"
+                raise ValueError(f"tasks.{name}.seed_task is {task.seed_task!r}; {known}")
         if self.name not in self.tasks:
             known = f"tasks: {', '.join(sorted(self.tasks))}{did_you_mean(self.name, self.tasks)}"
             raise ValueError(f"name is {self.name!r}; {known}")

@@ -53,7 +53,8 @@ HDF5_SUFFIXES = (".hdf5", ".h5")
 def make_seeds(
     config: Config, run: RunFolder, reporter: Reporter, workers: int, source: Path | str | None = None
 ) -> StageResult:
-    """Write `run.seeds` and `run.seeds_report`; a finished pair is left as it is.
+    """Write `run.seeds` and `run.seeds_report`, demonstrations of the active task or of its `seed_task`; a finished
+    pair is left as it is.
 
     Args:
         source: None for the scripted operator, an .hdf5 of seeds, or a recording (LeRobot folder, CSV file or
@@ -63,6 +64,8 @@ def make_seeds(
         DataError: the source cannot be read, or its units are open (the text asks the question).
         InsufficientDemosError: nothing in it became a seed; the report is written all the same.
     """
+    config = config.of_seeds()
+    config = config.without_randomisation  # people teach in the world as it is
     if run.seeds.exists() and run.seeds_report.exists():
         seeds = read_seeds(run.seeds, config)
         reporter.start(STAGE, len(seeds), len(seeds))

@@ -39,7 +39,9 @@ def choose_task(
     texts = task_texts(source) if source is not None else []
     if not texts:
         return default, ""
-    by_text = {_plain(task.language): name for name, task in config.task.tasks.items()}
+    by_text: dict[str, str] = {}
+    for name, task in config.task.tasks.items():  # of tasks with one text the first counts
+        by_text.setdefault(_plain(task.language), name)
     found = {by_text.get(_plain(text)) for text in texts}
     said = " and ".join(repr(text) for text in texts[:3])
     if len(found) == 1 and (name := found.pop()) is not None:

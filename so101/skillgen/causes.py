@@ -4,6 +4,7 @@ from __future__ import annotations
 
 IK_DIVERGENCE = "ik_divergence"  # commanded joints stopped following the target
 UNREACHABLE = "unreachable"  # a key pose has no solution within tolerance
+BLOCKED = "blocked"  # what stands around leaves no room for the hand, or no opening is free
 GRASP_MISSED = "grasp_missed"  # the object was not lifted by the end of the grasp
 SLIPPED = "slipped"  # lost from the jaw while lifting
 DROPPED = "dropped"  # lost from the jaw on the way
@@ -11,7 +12,9 @@ RACK_COLLISION = "rack_collision"  # the container was pushed, or no free transi
 NOT_INSERTED = "not_inserted"  # let go, but not where it belongs
 TIMEOUT = "timeout"  # more frames than max_frames
 
-CAUSES = (IK_DIVERGENCE, UNREACHABLE, GRASP_MISSED, SLIPPED, DROPPED, RACK_COLLISION, NOT_INSERTED, TIMEOUT)
+CAUSES = (
+    IK_DIVERGENCE, UNREACHABLE, BLOCKED, GRASP_MISSED, SLIPPED, DROPPED, RACK_COLLISION, NOT_INSERTED, TIMEOUT,
+)  # fmt: skip
 
 
 def cause_at_end(container_moved_m: float, container_push_m: float) -> str:

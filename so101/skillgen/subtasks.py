@@ -10,6 +10,7 @@ from so101.config.skillgen import SegmentConfig
 from so101.config.task import SubtaskConfig, TaskDefinition
 from so101.datasets.seeds import SeedDemo
 from so101.errors import DataError
+from so101.geometry import invert_pose, make_pose
 from so101.skillgen.fk_replay import EePath
 
 
@@ -20,7 +21,8 @@ class Segment:
     Attributes:
         seed_name: which demo it comes from.
         subtask: its definition.
-        T_base_obj: (4, 4) pose of the reference object when the segment starts.
+        T_base_obj: (4, 4) pose of the reference object when the segment starts; when something is put into the
+            container, of the opening that was used.
         T_base_target: (n, 4, 4) commanded end-effector poses.
         T_base_ee: (n, 4, 4) measured end-effector poses at the same frames.
         jaw_target: (n,) commanded jaw angle, rad.
@@ -38,6 +40,11 @@ class Segment:
     anchor: int
     release_end: int
     T_ee_held: np.ndarray | None
+
+
+def opening_pose(T_base_cont: np.ndarray, opening_m: tuple[float, float]) -> np.ndarray:
+    """(4, 4) frame of an opening: the container's, moved to the opening's xy."""
+    return T_base_cont @ make_pose(np.eye(3), [*opening_m, 0.0])
 
 
 def subtask_ends(seed: SeedDemo, task: TaskDefinition) -> list[int]:
@@ -130,14 +137,17 @@ def cut_segment(
         path.T_base_target[start:last], seed.q_target[start:last, -1], settings, 1.0 / seed.fps
     )
     keep = keep[np.round(np.arange(0, len(keep), settings.speed)).astype(int).clip(max=len(keep) - 1)]
-    held = None
+    held, T_base_obj = None, seed.objects[subtask.object][start]
     if subtask.held is not None:
-        T_ee_base = np.linalg.inv(path.T_base_ee[start])
-        held = T_ee_base @ seed.objects[subtask.held][start]
+        held = invert_pose(path.T_base_ee[start]) @ seed.objects[subtask.held][start]
+        if subtask.object == task.success.container:
+            T_cont_obj = invert_pose(seed.objects[subtask.object][-1]) @ seed.objects[subtask.held][-1]
+            to_openings = np.linalg.norm(np.array(task.success.openings_m) - T_cont_obj[:2, 3], axis=-1)
+            T_base_obj = opening_pose(T_base_obj, task.success.openings_m[int(to_openings.argmin())])
     return Segment(
         seed_name=seed.name,
         subtask=subtask,
-        T_base_obj=seed.objects[subtask.object][start],
+        T_base_obj=T_base_obj,
         T_base_target=path.T_base_target[keep],
         T_base_ee=path.T_base_ee[keep],
         jaw_target=seed.q_target[keep, -1],

@@ -4,7 +4,7 @@ hit."""
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import mujoco
@@ -36,7 +36,7 @@ class CollisionChecker:
         self._data = mujoco.MjData(self._model)
         names = [self._model.body(i).name for i in range(self._model.nbody)]
         self._is_static = np.array([name in config.scene.statics for name in names])
-        self._is_object = np.array([name in config.task.active.objects for name in names])
+        self._is_object = np.array([name in config.objects for name in names])
         self._id = {name: i for i, name in enumerate(names)}
         self._quat = np.zeros(4)
 
@@ -94,6 +94,11 @@ class CollisionChecker:
         target = self._id[name]
         near = [d for (a, b), d in self.near(q, held).items() if b == target and a != held_id]
         return min(near, default=self._settings.clearance_m)
+
+    def clear_of(self, q: np.ndarray, names: Sequence[str], distance_m: float) -> bool:
+        """Whether the arm's links at joints q (6,) stay `distance_m` (up to the clearance) away from these objects."""
+        bodies = {self._id[name] for name in names}
+        return all(d >= distance_m for (_, b), d in self.near(q, None).items() if b in bodies)
 
     def _moves(self, body: int, held_id: int) -> bool:
         return body == held_id or not (self._is_static[body] or self._is_object[body])

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
+
 import numpy as np
 
 from so101.config import Config
+from so101.config.scene import PropConfig
 from so101.config.task import PlacementConfig
 from so101.geometry import invert_pose, make_pose, pose_from_pos_quat, pose_to_pos_quat, rotation_about_axis
+from so101.kinematics import make_ik
+from so101.kinematics.arm import ArmKinematics
 from so101.sim.bake import T_world_base
+from so101.tasks.grasping import PinchFinder, ServeCheck
 
 _RANGES = ("x_m", "y_m", "roll_rad", "yaw_rad")
+_TURNS = ("roll_rad", "yaw_rad")
 _X, _Z = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
 
+Draws = dict[str, dict[str, float]]
 
-def placed_pose(placement: PlacementConfig, draw: dict[str, float]) -> np.ndarray:
+
+def placed_pose(placement: PlacementConfig, draw: Mapping[str, float]) -> np.ndarray:
     """(4, 4) T_world_obj of a placement for drawn increments x_m, y_m, roll_rad, yaw_rad.
 
     Yaw turns the nominal pose about the vertical through its `yaw_center_m` (in the object's frame); roll is about the
@@ -26,22 +36,24 @@ def placed_pose(placement: PlacementConfig, draw: dict[str, float]) -> np.ndarra
     return make_pose(R, position + [draw["x_m"], draw["y_m"], 0.0])
 
 
-def draw_placements(
-    config: Config, rng: np.random.Generator
-) -> tuple[dict[str, np.ndarray], dict[str, dict[str, float]]]:
+def draw_placements(config: Config, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], Draws]:
     """Draw the start of every object of the task in use.
+
+    All are drawn again while two of them overlap, seen from above; after `max_redraws` the last draw stays.
 
     Returns:
         objects: name -> (7,) position m and quaternion w x y z in base.
         draws: name -> the increments drawn, for the demo's record.
     """
     T_base_world = invert_pose(T_world_base(config))
-    objects, draws = {}, {}
-    for name, placement in config.task.active.objects.items():
-        draw = {key: float(rng.uniform(*getattr(placement, key))) for key in _RANGES}
-        objects[name] = pose_to_pos_quat(T_base_world @ placed_pose(placement, draw))
-        draws[name] = draw
-    return objects, draws
+    placements = config.task.active.objects
+    for _ in range(config.task.max_redraws + 1):
+        draws = {name: _draw(placement, rng, _RANGES) for name, placement in placements.items()}
+        _turn_until_servable(config, draws, rng)
+        poses = {name: placed_pose(placement, draws[name]) for name, placement in placements.items()}
+        if not overlapping(config, poses):
+            break
+    return {name: pose_to_pos_quat(T_base_world @ pose) for name, pose in poses.items()}, draws
 
 
 def nominal_placements(config: Config) -> dict[str, np.ndarray]:
@@ -51,3 +63,78 @@ def nominal_placements(config: Config) -> dict[str, np.ndarray]:
         name: pose_to_pos_quat(T_base_world @ placed_pose(placement, nothing))
         for name, placement in config.task.active.objects.items()
     }
+
+
+def overlapping(config: Config, T_world_objs: Mapping[str, np.ndarray]) -> list[tuple[str, str]]:
+    """Pairs of objects whose outlines, seen from above, are nearer than `min_gap_m`."""
+    outlines = {
+        name: _outline(config.scene.props[config.task.active.objects[name].prop], T)
+        for name, T in T_world_objs.items()
+    }  # fmt: skip
+    names = list(outlines)
+    return [
+        (a, b)
+        for i, a in enumerate(names)
+        for b in names[i + 1 :]
+        if _gap(outlines[a], outlines[b]) < config.task.min_gap_m
+    ]
+
+
+def _draw(placement: PlacementConfig, rng: np.random.Generator, keys: tuple[str, ...]) -> dict[str, float]:
+    return {key: float(rng.uniform(*getattr(placement, key))) for key in keys}
+
+
+def _turn_until_servable(config: Config, draws: Draws, rng: np.random.Generator) -> None:
+    """Redraw the turns of objects with `servable_at_m`, in place."""
+    task = config.task.active
+    for name, placement in task.objects.items():
+        if placement.servable_at_m is None:
+            continue
+        T_base_world = invert_pose(T_world_base(config))
+        T_base_cont = T_base_world @ placed_pose(task.objects[task.success.container], draws[task.success.container])
+        check = _serve_check(config.model_dump_json())
+        for _ in range(config.task.max_redraws):
+            T_base_obj = T_base_world @ placed_pose(placement, draws[name])
+            if check.pinch(T_base_obj, placement.servable_at_m, T_base_cont) is not None:
+                break
+            draws[name].update(_draw(placement, rng, _TURNS))
+
+
+@functools.lru_cache(maxsize=4)
+def _serve_check(config_json: str) -> ServeCheck:
+    config = Config.model_validate_json(config_json)
+    kinematics = ArmKinematics(config)
+    return ServeCheck(config, PinchFinder(config, kinematics, make_ik(config, kinematics)))
+
+
+def _outline(prop: PropConfig, T_world_obj: np.ndarray) -> np.ndarray:
+    """(8, 2) corners, seen from above, of the box around a prop's geoms in its own frame."""
+    low = np.full(3, np.inf)
+    high = -low
+    for geom in prop.geoms:
+        half = np.array(_half_extent(geom.type, geom.size_m))
+        low, high = np.minimum(low, geom.position_m - half), np.maximum(high, geom.position_m + half)
+    corners = np.array([[x, y, z] for x in (low[0], high[0]) for y in (low[1], high[1]) for z in (low[2], high[2])])
+    return (corners @ T_world_obj[:3, :3].T + T_world_obj[:3, 3])[:, :2]
+
+
+def _half_extent(kind: str, size: list[float]) -> tuple[float, float, float]:
+    if kind == "box":
+        return size[0], size[1], size[2]
+    radius = size[0]
+    return radius, radius, {"sphere": radius, "cylinder": size[-1], "capsule": radius + size[-1]}[kind]
+
+
+def _gap(a: np.ndarray, b: np.ndarray) -> float:
+    """Separation, m, of two convex outlines (n, 2): the largest along any line between two of their corners, negative
+    when they overlap (separating axes); of the circles around them when these lie apart already."""
+    center_a, center_b = a.mean(0), b.mean(0)
+    radii = np.sqrt(((a - center_a) ** 2).sum(-1).max()) + np.sqrt(((b - center_b) ** 2).sum(-1).max())
+    if (apart := float(np.sqrt(((center_a - center_b) ** 2).sum()) - radii)) > 0:
+        return apart
+    edges = np.concatenate([(points[:, None] - points[None]).reshape(-1, 2) for points in (a, b)])
+    lengths = np.linalg.norm(edges, axis=-1)
+    edges = edges[lengths > 1e-9] / lengths[lengths > 1e-9, None]
+    normals = np.column_stack([-edges[:, 1], edges[:, 0]])
+    on_a, on_b = a @ normals.T, b @ normals.T
+    return float(np.maximum(on_b.min(0) - on_a.max(0), on_a.min(0) - on_b.max(0)).max())

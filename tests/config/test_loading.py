@@ -70,7 +70,7 @@ def test_override_by_full_path_by_short_name_and_by_list_index():
         ("nn_k=1", "write it as SECTION.KEY=VALUE"),
         ("skillgen.nn_k=[1", "is not a YAML value"),
         ("skillgen.base_seed.x=1", r"skillgen.base_seed is \d+, it has no key 'x'"),
-        ("task.name=cubes", "task.yaml: name is 'cubes'; tasks: cube_in_box, vial_to_rack$"),
+        ("task.name=cubes", "task.yaml: name is 'cubes'; tasks: cube_in_box, three_vials_to_rack, "),
         ("skillgen.action_noise_rad=.nan", "action_noise_rad is nan; input should be a finite number"),
         ("skillgen.window_frames=20", "skillgen.yaml: smoothing: window_frames 20 must be odd"),
         ("deploy.execute_steps=20", "deploy.yaml: control: execute_steps 20 exceeds action_horizon 16"),

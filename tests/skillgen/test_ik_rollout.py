@@ -58,7 +58,7 @@ def test_a_demo_is_complete(demos, vial_config):
         assert demo.seed == vial_config.skillgen.base_seed + demo.index
         for name, place in vial_config.task.active.objects.items():
             low, high = place.x_m
-            assert low <= demo.meta["randomisation"][name]["x_m"] <= high
+            assert low <= demo.meta["randomisation"]["placements"][name]["x_m"] <= high
 
 
 def test_the_verdict_is_that_of_the_recorded_arrays(demos, vial_config):
