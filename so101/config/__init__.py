@@ -81,6 +81,11 @@ class Config(Section):
         nominal = self.scene.randomisation.model_copy(update={"enabled": False})
         return self.model_copy(update={"scene": self.scene.model_copy(update={"randomisation": nominal})})
 
+    def of_seeds(self) -> Config:
+        """This configuration with the task that its seeds demonstrate in use."""
+        task = self.task
+        return self.model_copy(update={"task": task.model_copy(update={"name": task.active.seed_task or task.name})})
+
     def digest(self, *sections: str) -> str:
         """Hex digest of the named sections (all when none is named); equal settings give equal digests."""
         values = self.model_dump(mode="json", include=set(sections) or None)
