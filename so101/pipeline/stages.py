@@ -57,7 +57,7 @@ STAGES = {
             "so101.skillgen.generate:generate",
             needs=("seeds.hdf5",),
             makes=("generated/demo_*.npz", "failed/demo_*.npz"),
-            settings=("skillgen", "ik"),
+            settings=("skillgen", "ik", "scene.randomisation"),
         ),
         Stage(
             "filter",

@@ -74,17 +74,20 @@ def footprint_radius(prop: PropConfig) -> float:
 
 
 def _start_area(placement: PlacementConfig, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    turned = []
-    for roll, yaw in itertools.product(_steps(placement.roll_rad), _steps(placement.yaw_rad)):
-        T_world_obj = placed_pose(placement, {"x_m": 0.0, "y_m": 0.0, "roll_rad": roll, "yaw_rad": yaw})
-        turned.append((points @ T_world_obj[:3, :3].T + T_world_obj[:3, 3])[:, :2])
-    turned = np.concatenate(turned)
+    nothing = {"x_m": 0.0, "y_m": 0.0, "roll_rad": 0.0, "yaw_rad": 0.0}
+    T_world_nominal = placed_pose(placement, nothing)
+    center = (T_world_nominal[:3, :3] @ placement.yaw_center_m + T_world_nominal[:3, 3])[:2]
+    rolled = [placed_pose(placement, {**nothing, "roll_rad": roll}) for roll in _steps(placement.roll_rad)]
+    x, y = (np.concatenate([points @ T[:3, :3].T + T[:3, 3] for T in rolled])[:, :2] - center).T
+    c, s = (turn(_steps(placement.yaw_rad)[:, None]) for turn in (np.cos, np.sin))
+    outline = center + np.stack([c * x - s * y, s * x + c * y], -1).reshape(-1, 2)
     low, high = np.array([placement.x_m, placement.y_m]).T
-    return turned.min(0) + low, turned.max(0) + high
+    return outline.min(0) + low, outline.max(0) + high
 
 
 def _steps(interval: tuple[float, float]) -> np.ndarray:
-    return np.linspace(*interval, 2 + int((interval[1] - interval[0]) / _TURN_STEP_RAD))
+    width = interval[1] - interval[0]
+    return np.linspace(*interval, 2 + int(width / _TURN_STEP_RAD) if width else 1)
 
 
 def _place_in(config: Config, area: DistractorArea, prop: PropConfig, u: float, v: float) -> np.ndarray | None:

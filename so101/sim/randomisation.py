@@ -18,6 +18,7 @@ from so101.config.scene import PropConfig
 from so101.sim.clutter import draw_distractors, racked_pose
 
 _ROOT = 2**63  # a root seed is below this
+_SHIFTS = ("x_m", "y_m", "yaw_rad")
 
 
 def draw_randomisation(config: Config, rng: np.random.Generator) -> dict[str, Any]:
@@ -48,7 +49,7 @@ def draw_randomisation(config: Config, rng: np.random.Generator) -> dict[str, An
         physics["statics"] = {
             name: {
                 key: between(getattr(ranges, key), u)
-                for key, u in zip(("x_m", "y_m", "yaw_rad"), _generator(root, f"static {name}").random(3), strict=True)
+                for key, u in zip(_SHIFTS, _generator(root, f"static {name}").random(3).tolist(), strict=True)
             }
             for name, ranges in settings.statics.items()
         }

@@ -19,7 +19,7 @@ _UP = np.array([0.0, 0.0, 1.0])
 
 # Fields of a model that a draw may change; what MuJoCo derives from them is computed by mj_setConst.
 _FIELDS = (
-    "body_mass", "body_inertia", "body_ipos", "body_iquat", "body_pos", "body_quat", "body_gravcomp", "bvh_aabb",
+    "body_mass", "body_inertia", "body_ipos", "body_iquat", "body_pos", "body_quat", "body_gravcomp",
     "geom_size", "geom_rbound", "geom_aabb", "geom_friction", "dof_damping", "dof_armature", "dof_frictionloss",
     "actuator_gainprm", "actuator_biasprm", "actuator_delay",
 )  # fmt: skip
@@ -49,7 +49,9 @@ class ModelRandomiser:
 
     def __init__(self, config: Config, nominal: mujoco.MjModel) -> None:
         self._config, self._nominal = config, nominal
+        self._objects = config.objects
         self._scratch = mujoco.MjData(nominal)
+        self._body_nodes = int((nominal.body_bvhadr + nominal.body_bvhnum).max())  # the rest belongs to meshes
         self._jaws = [nominal.geom(box.name).id for box in config.robot.jaw_boxes]
 
     def apply(self, model: mujoco.MjModel, physics: Mapping[str, Any]) -> None:
@@ -61,6 +63,7 @@ class ModelRandomiser:
         """
         for field in _FIELDS:
             getattr(model, field)[:] = getattr(self._nominal, field)
+        model.bvh_aabb[: self._body_nodes] = self._nominal.bvh_aabb[: self._body_nodes]
         self._set_joints(model, physics.get("joints", {}))
         if "jaw_friction" in physics:
             model.geom_friction[self._jaws, 0] = physics["jaw_friction"]
@@ -71,6 +74,7 @@ class ModelRandomiser:
         for name in (*physics.get("racked", {}), *physics.get("distractors", {})):
             model.body_gravcomp[self._body(name)] = 0.0
         mujoco.mj_setConst(model, self._scratch)
+        model.stat.meaninertia = model.dof_M0.mean()  # scales the solver's tolerance; left alone by mj_setConst
 
     def _set_joints(self, model: mujoco.MjModel, values: Mapping[str, list[float]]) -> None:
         longest = max(values.get("delay_s", [0.0]))
@@ -89,7 +93,7 @@ class ModelRandomiser:
         geoms = slice(first, first + count)
         if "friction" in draw:
             model.geom_friction[geoms, 0] = draw["friction"]
-        prop = self._config.scene.props[self._config.objects[name].prop]
+        prop = self._config.scene.props[self._objects[name].prop]
         if "diameter_change_m" in draw:  # MuJoCo's compiler knows inertia and bounding boxes
             alone = mujoco.MjSpec()
             add_prop(alone, name, resized(prop, draw), np.eye(4))
@@ -116,7 +120,7 @@ class ModelRandomiser:
     def _body(self, name: str) -> int:
         body = mujoco.mj_name2id(self._nominal, mujoco.mjtObj.mjOBJ_BODY, name)
         if body < 0:
-            known = ", ".join((*self._config.objects, *self._config.scene.statics))
+            known = ", ".join((*self._objects, *self._config.scene.statics))
             raise SimulationError(
                 f"a draw is about {name!r}, which this scene does not have; it has {known}: use the task and the "
                 "scene.randomisation that the draw was made with"

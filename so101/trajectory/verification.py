@@ -6,7 +6,9 @@ What goes on carries the states of the replay, so that in the dataset the observ
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from mujoco import rollout
@@ -35,7 +37,7 @@ class Verifier:
 
     def replay(self, demo: Demo) -> Demo:
         """`demo` with the states, tests and cause of its open-loop replay."""
-        q, objects = self.run_open_loop(demo.physics_state, demo.q_target)
+        q, objects = self.run_open_loop(demo.physics_state, demo.q_target, demo.meta.get("randomisation", {}))
         verdict = judge(self.config, objects, q)
         replayed = demo.replace(
             q=q,
@@ -48,13 +50,14 @@ class Verifier:
         return replayed.replace(cause="" if is_kept(self.config, replayed) else failed)
 
     def run_open_loop(
-        self, physics_state: np.ndarray, q_target: np.ndarray
+        self, physics_state: np.ndarray, q_target: np.ndarray, randomisation: Mapping[str, Any]
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Joint targets (T, 6) rad from a physics state: measured joints (T, 6) and object poses (T, 7) before each of
-        them.
+        """Joint targets (T, 6) rad from a physics state, with the physics of a demo's draw: measured joints (T, 6) and
+        object poses (T, 7) before each of them.
 
         Raises:
             DataError: the state belongs to another model.
+            SimulationError: so does the draw.
         """
         sim = self.simulator
         if len(physics_state) != sim.physics_state_size:
@@ -63,11 +66,12 @@ class Verifier:
                 f"{sim.physics_state_size}: "
                 "it was made with another scene.yaml or task; generate again"
             )
+        sim.randomise(0, randomisation)
         sim.set_physics_state(0, physics_state)
         before = sim.full_physics(0)
         control = np.repeat(q_target, sim.substeps, axis=0)
         states, _ = rollout.rollout(
-            sim.model, sim.data[0], before[None], control[None],
+            sim.models[0], sim.data[0], before[None], control[None],
             initial_warmstart=sim.data[0].qacc_warmstart[None].copy(),
         )  # fmt: skip
         nq = sim.model.nq

@@ -33,7 +33,7 @@ def sabotaged(demo, index: int = 77):
 
 
 def test_the_unsmoothed_demo_happens_again_to_the_bit(verifier, good):
-    q, objects = verifier.run_open_loop(good.physics_state, good.q_target)
+    q, objects = verifier.run_open_loop(good.physics_state, good.q_target, good.meta["randomisation"])
     np.testing.assert_array_equal(q, good.q)
     for name, poses in good.objects.items():
         np.testing.assert_array_equal(objects[name], poses)
