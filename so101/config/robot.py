@@ -91,6 +91,7 @@ class IdentificationConfig(Section):
     """How the servo model is fitted to a recording."""
 
     bounds: ServoBounds
+    skip_s: float = Field(ge=0)
     scan_candidates: int = Field(ge=1)
     scan_seed: int = Field(ge=0)
     outlier_deg: float = Field(gt=0)
@@ -126,6 +127,7 @@ class RobotConfig(Section):
     base_yaw_rad: float
     joints: list[JointConfig] = Field(min_length=6, max_length=6)
     max_delay_s: float = Field(ge=0)
+    friction_solimp: tuple[Share, Share, Size, Share, Impedance]
     ee_body: str
     ee_position_m: Vec3
     ee_quat_wxyz: Quat
