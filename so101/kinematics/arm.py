@@ -46,6 +46,15 @@ class ArmKinematics:
         mujoco.mj_jacSite(self._model, self._data, self._jac_pos, self._jac_rot, self._site)
         return position, rotation, self._jac_pos[:, :NUM_ARM_JOINTS], self._jac_rot[:, :NUM_ARM_JOINTS]
 
+    def body_ids(self, names: list[str]) -> np.ndarray:
+        """(n,) ids of bodies for `bodies`."""
+        return np.array([self._model.body(name).id for name in names])
+
+    def bodies(self, q_arm: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Positions (n, 3) m and rotations (n, 3, 3) in base of bodies at joints (5,) or (6,) rad."""
+        self.update(q_arm)
+        return self._data.xpos[ids], self._data.xmat[ids].reshape(-1, 3, 3)
+
     def fk(self, q: np.ndarray) -> np.ndarray:
         """(N, 5 or 6) joints [rad] to (N, 4, 4) T_base_ee; (5 or 6,) to (4, 4)."""
         q = np.asarray(q, float)

@@ -11,6 +11,7 @@ scaled down continuously while the position is off (`adaptive_rotation`). Two fo
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -157,6 +158,12 @@ class JacobianIk:
             return self._zero5
         low, high = np.maximum(self._margin_low - q, 0.0), np.maximum(q - self._margin_high, 0.0)
         return self.settings.null_space.gain * (low - high)
+
+    def solve_from(
+        self, starts: np.ndarray, T_base_target: np.ndarray, iterations: int | None = None
+    ) -> Iterator[IkResult]:
+        """One solution a start (n, 5) rad, in their order, solved when it is asked for."""
+        return (self.solve(q, T_base_target, iterations) for q in starts)
 
     def solve(self, q: np.ndarray, T_base_target: np.ndarray, iterations: int | None = None) -> IkResult:
         """Iterate from q (5,) rad. The errors returned are those of the returned joints.
