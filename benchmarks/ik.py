@@ -63,7 +63,7 @@ def unservable(kinematics: ArmKinematics, q: np.ndarray) -> np.ndarray:
 def track(overrides: list[str], seeds_path: Path, base: list[str], attempts: int, base_seed: int) -> dict[str, float]:
     """Errors over all frames of the retargeted grasp segments of `attempts` placements."""
     config = load_config(overrides=[*base, *overrides])
-    runner = AttemptRunner(config, read_seeds(seeds_path, config.of_seeds()))
+    runner = AttemptRunner(config, read_seeds(seeds_path, config.of_seeds))
     kinematics, subtask = runner.simulator.kinematics, config.task.active.subtasks[0]
     home = np.array([joint.home_rad for joint in config.robot.joints])
     position, rotation, servable, iterations, unreachable = [], [], [], [], 0

@@ -18,6 +18,7 @@ from so101.config.dataset import DatasetConfig
 from so101.config.deploy import DeployConfig
 from so101.config.ik import IkConfig
 from so101.config.render import RenderConfig
+from so101.config.rig import apply_rig
 from so101.config.robot import RobotConfig
 from so101.config.scene import RackedConfig, SceneConfig
 from so101.config.skillgen import SkillgenConfig
@@ -81,10 +82,12 @@ class Config(Section):
         nominal = self.scene.randomisation.model_copy(update={"enabled": False})
         return self.model_copy(update={"scene": self.scene.model_copy(update={"randomisation": nominal})})
 
+    @property
     def of_seeds(self) -> Config:
-        """This configuration with the task that its seeds demonstrate in use."""
-        task = self.task
-        return self.model_copy(update={"task": task.model_copy(update={"name": task.active.seed_task or task.name})})
+        """The configuration that seeds are made with: the task that they demonstrate in use, physics as in the
+        files."""
+        task = self.task.model_copy(update={"name": self.task.active.seed_task or self.task.name})
+        return self.without_randomisation.model_copy(update={"task": task})
 
     def digest(self, *sections: str) -> str:
         """Hex digest of the named sections (all when none is named); equal settings give equal digests."""
@@ -93,13 +96,18 @@ class Config(Section):
 
 
 def load_config(
-    configs_dir: Path | str | None = None, *, preset: str | None = None, overrides: Sequence[str] = ()
+    configs_dir: Path | str | None = None,
+    *,
+    preset: str | None = None,
+    rig: Path | str | None = None,
+    overrides: Sequence[str] = (),
 ) -> Config:
     """Read, override and validate the configuration.
 
     Args:
         configs_dir: folder with the eleven YAML files; the repository's own when None.
         preset: name of a preset in skillgen.yaml (`presets`), applied before `overrides`.
+        rig: a rig file, see `so101.config.rig`, applied before `overrides`.
         overrides: ``section.key=value`` assignments, later ones win.
 
     Raises:
@@ -116,12 +124,15 @@ def load_config(
             raise ConfigError(f"unknown preset {preset!r}; skillgen.yaml has: {known}{did_you_mean(preset, presets)}")
         for key, value in presets[preset].items():
             apply_override(values, f"{key}={json.dumps(value)}")
+    if rig is not None:
+        apply_rig(values, rig)
     for assignment in overrides:
         apply_override(values, assignment)
     sections, faults = _validated(values)
     if not faults:
         faults = _preset_faults(values) + _unknown_props(sections["task"], sections["scene"])
         faults += _taken_names(sections["task"], sections["scene"])
+        faults += _unknown_cameras(sections["render"], sections["cameras"])
     if faults:
         raise ConfigError("\n".join(faults))
     return Config(**sections)
@@ -159,6 +170,18 @@ def _taken_names(task: TaskConfig, scene: SceneConfig) -> list[str]:
         "choose another"
         for name, definition in task.tasks.items()
         if racked and racked.object in definition.objects
+    ]
+
+
+def _unknown_cameras(render: RenderConfig, cameras: CamerasConfig) -> list[str]:
+    """Cameras that are to be randomised and do not exist."""
+    if not render.randomisation.enabled:
+        return []
+    return [
+        f"render.yaml: randomisation.cameras names {name!r}; cameras.yaml has {', '.join(cameras.names)}"
+        f"{did_you_mean(name, cameras.names)}"
+        for name in render.randomisation.cameras or ()
+        if name not in cameras.names
     ]
 
 

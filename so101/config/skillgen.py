@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -22,7 +22,7 @@ class TransitConfig(Section):
 
     min_frames: int = Field(ge=1)
     max_joint_speed_rad_s: float = Field(ge=0.01)
-    clearance_m: float = Field(ge=0)
+    clearances_m: list[Annotated[float, Field(ge=0)]] = Field(min_length=1)
     penetration_m: float = Field(ge=0)
     lift_step_m: float = Field(gt=0)
     max_lift_m: float = Field(ge=0)
@@ -133,7 +133,7 @@ class SkillgenConfig(Section):
     start_noise_rad: float = Field(ge=0)
     held_check_frames: int = Field(ge=1)
     settle_frames: int = Field(ge=1)
-    max_frames: int = Field(ge=1)
+    max_frames_per_subtask: int = Field(ge=1)
     selection: SelectionConfig
     transit: TransitConfig
     gate: SettleGate

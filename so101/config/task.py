@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field, model_validator
 
 from so101.config.base import Section
@@ -43,15 +45,16 @@ class SubtaskConfig(Section):
     """One subtask: poses are replayed relative to `object`. `signal` ends it (none for the last); `held` is the object
     in the jaw, whose pose in the hand is corrected for; offsets are added to the end, drawn inclusive, in frames.
 
-    openings: for putting `held` into the container: indices into `openings_m` in the order they are tried; occupied
-    ones are passed over. All of them in order when empty.
+    openings: for putting `held` into the container: indices into `openings_m` in the order they are tried, or
+    `farthest`: all, the farthest from the shoulder first, so that what stands is never between hand and robot.
+    Occupied ones are passed over.
     """
 
     name: str
     object: str
     signal: str | None = None
     held: str | None = None
-    openings: list[int] = []
+    openings: list[int] | Literal["farthest"] = "farthest"
     end_offset_frames: tuple[int, int] = (0, 0)
 
     @model_validator(mode="after")
@@ -89,7 +92,8 @@ class SuccessConfig(Section):
     """Every one of `objects` must end in `container`, each in an opening of its own.
 
     openings_m: xy of the container's openings in its frame; one with an object's origin nearer than `occupied_radius_m`
-    is taken. Heights are measured from the container's frame origin (strict) and from `surface_height_m` (geometric).
+    and `occupied_height_m` is taken. Heights are measured from the container's frame origin (strict) and from
+    `surface_height_m` (geometric).
     center_m: its centre for the geometric filter. pivot_m: point of the object that must follow the retargeted path
     when the arm cannot serve its rotation.
     """
@@ -100,6 +104,7 @@ class SuccessConfig(Section):
     center_m: tuple[float, float]
     pivot_m: Vec3 = (0.0, 0.0, 0.0)
     occupied_radius_m: float = Field(gt=0)
+    occupied_height_m: float = Field(gt=0)
     surface_height_m: float
     geometric: GeometricFilter
     strict: StrictTest
@@ -125,7 +130,8 @@ class TaskDefinition(Section):
         if used - known:
             raise ValueError(f"unknown objects {sorted(used - known)}; this task has {sorted(known)}")
         count = len(self.success.openings_m)
-        if wrong := sorted({i for s in self.subtasks for i in s.openings if not 0 <= i < count}):
+        listed = [i for s in self.subtasks if s.openings != "farthest" for i in s.openings]
+        if wrong := sorted({i for i in listed if not 0 <= i < count}):
             raise ValueError(f"subtasks name the openings {wrong}; success.openings_m has 0 to {count - 1}")
         if len(self.success.objects) > count:
             raise ValueError(f"{len(self.success.objects)} objects cannot each have one of {count} openings")

@@ -64,7 +64,7 @@ def make_seeds(
         DataError: the source cannot be read, or its units are open (the text asks the question).
         InsufficientDemosError: nothing in it became a seed; the report is written all the same.
     """
-    config = config.of_seeds()
+    config = config.of_seeds
     config = config.without_randomisation  # people teach in the world as it is
     if run.seeds.exists() and run.seeds_report.exists():
         seeds = read_seeds(run.seeds, config)

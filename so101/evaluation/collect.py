@@ -157,7 +157,7 @@ def read_seeds_report(run: RunFolder) -> SeedsReport | None:
 def _read_seed_files(config: Config, run: RunFolder, fk: ForwardKinematics, summary: RunSummary) -> None:
     summary.seeds_report = read_seeds_report(run)
     if run.seeds.is_file():
-        for seed in read_seeds(run.seeds, config.of_seeds()):
+        for seed in read_seeds(run.seeds, config.of_seeds):
             summary.statistics["seeds"].append(trajectory_statistics(seed.q, seed.q_target, seed.fps, fk))
             summary.frames["seeds"] = summary.frames.get("seeds", 0) + seed.num_frames
 

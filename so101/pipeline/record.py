@@ -20,7 +20,7 @@ _SHOWN = 12  # differences printed
 def settings_of(config: Config, source: str | None) -> dict[str, Any]:
     """All settings as dotted key -> value. Of the tasks only the active one and that of its seeds count."""
     values = config.model_dump(mode="json")
-    names = (config.task.name, config.of_seeds().task.name)
+    names = (config.task.name, config.of_seeds.task.name)
     values["task"]["tasks"] = {name: values["task"]["tasks"][name] for name in dict.fromkeys(names)}
     return {**_flatten(values), SOURCE_KEY: source}
 

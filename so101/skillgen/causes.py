@@ -10,7 +10,7 @@ SLIPPED = "slipped"  # lost from the jaw while lifting
 DROPPED = "dropped"  # lost from the jaw on the way
 RACK_COLLISION = "rack_collision"  # the container was pushed, or no free transit was found
 NOT_INSERTED = "not_inserted"  # let go, but not where it belongs
-TIMEOUT = "timeout"  # more frames than max_frames
+TIMEOUT = "timeout"  # more frames than max_frames_per_subtask allows
 
 CAUSES = (
     IK_DIVERGENCE, UNREACHABLE, BLOCKED, GRASP_MISSED, SLIPPED, DROPPED, RACK_COLLISION, NOT_INSERTED, TIMEOUT,

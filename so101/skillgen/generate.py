@@ -29,7 +29,7 @@ def is_kept(config: Config, demo: Demo) -> bool:
 def _start(config_json: str, seeds_path: str, generated: str, failed: str) -> None:
     global _runner, _folders
     config = Config.model_validate_json(config_json)
-    _runner = AttemptRunner(config, read_seeds(seeds_path, config.of_seeds()))
+    _runner = AttemptRunner(config, read_seeds(seeds_path, config.of_seeds))
     _folders = Path(generated), Path(failed)
     gc.collect()
     gc.freeze()  # model, seeds and libraries live as long as the worker: no need to look through them again and again

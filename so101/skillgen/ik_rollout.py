@@ -17,6 +17,7 @@ from so101.datasets.demo import Demo
 from so101.datasets.seeds import SeedDemo
 from so101.kinematics import make_ik
 from so101.sim.mujoco_sim import MujocoSimulator
+from so101.sim.randomisation import draw_randomisation, extra_placements
 from so101.skillgen import causes
 from so101.skillgen.causes import AttemptFailed
 from so101.skillgen.planning import PlannedSegment, SegmentPlanner
@@ -71,7 +72,8 @@ class AttemptRunner:
         objects, draws = draw_placements(self.config, rng)
         start = self._home.copy()
         start[ARM] += rng.uniform(-1, 1, 5) * self.settings.start_noise_rad
-        sim.reset(env, start, objects)
+        randomisation = draw_randomisation(self.config, rng)
+        sim.reset(env, start, {**objects, **extra_placements(self.config, randomisation, objects)}, randomisation)
         self._env = env
         self._rng = rng
         self._noise = np.zeros(5)
@@ -95,7 +97,7 @@ class AttemptRunner:
             cause, figures = failure.cause, failure.figures
         return self._finish(index, seed, state, cause, {
             "sources": sources, "subtasks": marks, "transits": self._transit_frames,
-            "randomisation": {"placements": draws}, "diagnostics": figures,
+            "randomisation": {"placements": draws, **randomisation}, "diagnostics": figures,
         })  # fmt: skip
 
     def _finish(self, index: int, seed: int, state: np.ndarray, cause: str, meta: dict[str, Any]) -> Demo:
@@ -220,7 +222,7 @@ class AttemptRunner:
 
     def _send(self, q: np.ndarray, jaw: float, *, noisy: bool) -> None:
         s, kin = self.settings, self.simulator.kinematics
-        if len(self._record.q) >= s.max_frames:
+        if len(self._record.q) >= s.max_frames_per_subtask * len(self.task.subtasks):
             raise AttemptFailed(causes.TIMEOUT, frames=len(self._record.q))
         self._noise *= s.noise_smoothness
         if noisy and s.action_noise_rad:

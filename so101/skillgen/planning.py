@@ -71,9 +71,13 @@ class SegmentPlanner:
         if subtask.held is None or subtask.object != self.task.success.container:
             return [T_base_obj]
         free = free_openings(self._config, objects, but=subtask.held)
-        openings = self.task.success.openings_m
-        wanted = subtask.openings or range(len(openings))
-        return [opening_pose(T_base_obj, openings[index]) for index in wanted if index in free]
+        poses = [opening_pose(T_base_obj, opening) for opening in self.task.success.openings_m]
+        if subtask.openings == "farthest":
+            pan_axis = self.settings.transit.pan_axis_m
+            wanted = sorted(free, key=lambda index: -np.linalg.norm(poses[index][:2, 3] - pan_axis))
+        else:
+            wanted = [index for index in subtask.openings if index in free]
+        return [poses[index] for index in wanted]
 
     def plans(
         self,
@@ -292,7 +296,7 @@ class SegmentPlanner:
         """
         s = self.settings.neighbours
         jaw = segment.jaw_target
-        others = [name for name in self.task.objects if name not in (subtask.object, subtask.held)]
+        others = [name for name in self._config.objects if name not in (subtask.object, subtask.held)]
         if not s.enabled or not others:
             return jaw
         first = segment.anchor if held is not None else 0

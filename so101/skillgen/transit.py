@@ -32,7 +32,8 @@ class CollisionChecker:
         self._simulator = simulator
         self._settings = config.skillgen.transit
         self._model = copy.copy(simulator.model)
-        self._model.geom_margin[:] = self._settings.clearance_m
+        self._range_m = max(self._settings.clearances_m)
+        self._model.geom_margin[:] = 0.5 * self._range_m  # MuJoCo adds the margins of the two geoms
         self._data = mujoco.MjData(self._model)
         names = [self._model.body(i).name for i in range(self._model.nbody)]
         self._is_static = np.array([name in config.scene.statics for name in names])
@@ -46,7 +47,8 @@ class CollisionChecker:
             self._data.qpos[self._simulator.object_slice(name)] = pose
 
     def near(self, q: np.ndarray, held: HeldObject | None) -> dict[tuple[int, int], float]:
-        """Body pairs of (arm or held object, table or other object) within the clearance, with their distance in m.
+        """Body pairs of (arm or held object, table or other object) within the widest of `clearances_m`, with their
+        distance in m.
 
         Args:
             q: (6,) joints, rad.
@@ -75,25 +77,30 @@ class CollisionChecker:
                 found[pair] = min(distance, found.get(pair, np.inf))
         return found
 
-    def free(self, path: np.ndarray, jaw: float, held: HeldObject | None) -> bool:
-        """Whether (n, 5) arm joints keep the clearance. Pairs that are near at either end (the object being
-        approached, the mat under a lifted object) and the table need only not penetrate."""
+    def free(self, path: np.ndarray, jaw: float, held: HeldObject | None, clearance_m: float) -> bool:
+        """Whether (n, 5) arm joints keep the clearance. Pairs that are nearer at either end (the object being
+        approached, the mat under a lifted object) and the table need only not penetrate, or not more than there."""
         s = self._settings
         rows = np.column_stack([path, np.full(len(path), jaw)])
-        ends = set(self.near(rows[0], held)) | set(self.near(rows[-1], held))
+        allowed: dict[tuple[int, int], float] = {}
+        for end in (rows[0], rows[-1]):
+            for pair, distance in self.near(end, held).items():
+                if distance < clearance_m:
+                    allowed[pair] = min(distance, -s.penetration_m, allowed.get(pair, 0.0))
         for row in rows[1 : -1 : s.check_stride]:
             for pair, distance in self.near(row, held).items():
-                if distance < -s.penetration_m or not (pair in ends or self._is_static[pair[1]]):
+                least = -s.penetration_m if self._is_static[pair[1]] else clearance_m
+                if distance < allowed.get(pair, least):
                     return False
         return True
 
     def arm_distance(self, q: np.ndarray, name: str, held: HeldObject | None) -> float:
-        """Distance [m] of the arm's links at joints q (6,) to an object; the clearance when it is farther. `held` does
+        """Distance [m] of the arm's links at joints q (6,) to an object, at most the widest clearance; `held` does
         not count."""
         held_id = self._id[held.name] if held is not None else -1
         target = self._id[name]
         near = [d for (a, b), d in self.near(q, held).items() if b == target and a != held_id]
-        return min(near, default=self._settings.clearance_m)
+        return min(near, default=self._range_m)
 
     def clear_of(self, q: np.ndarray, names: Sequence[str], distance_m: float) -> bool:
         """Whether the arm's links at joints q (6,) stay `distance_m` (up to the clearance) away from these objects."""
@@ -102,6 +109,19 @@ class CollisionChecker:
 
     def _moves(self, body: int, held_id: int) -> bool:
         return body == held_id or not (self._is_static[body] or self._is_object[body])
+
+
+class _Kept:
+    """Iterates lazily the first time and remembers for the next."""
+
+    def __init__(self, items: Iterator) -> None:
+        self._items, self._kept = items, []
+
+    def __iter__(self) -> Iterator:
+        yield from self._kept
+        for item in self._items:
+            self._kept.append(item)
+            yield item
 
 
 class TransitPlanner:
@@ -128,15 +148,18 @@ class TransitPlanner:
         """(n, 5) joint path [rad] from q_from to q_to (`goal` of T_to (4, 4)), or None when every candidate comes too
         near something.
 
-        Candidates, first free one wins: straight in joint space; then by way of the goal with the pan joint turned
-        back towards where the arm is now, raised a little more each time.
+        Candidates, first free one wins, at the widest clearance and then at narrower ones: straight in joint space;
+        then by way of the goal with the pan joint turned back towards where the arm is now, raised a little more each
+        time; then the same after raising the hand where it is.
         """
         q_from = np.asarray(q_from, float)
         self.checker.start(objects)
-        for via in self._candidates(q_from, q_to, T_to):
-            path = self._timed([q_from, *via, q_to])
-            if self.checker.free(self._followed(q_from, path), jaw, held):
-                return path
+        candidates = _Kept(self._candidates(q_from, q_to, T_to))
+        for clearance in self.settings.clearances_m:
+            for via in candidates:
+                path = self._timed([q_from, *via, q_to])
+                if self.checker.free(self._followed(q_from, path), jaw, held, clearance):
+                    return path
         return None
 
     def goal(self, q_from: np.ndarray, T_to: np.ndarray) -> np.ndarray:
@@ -160,20 +183,30 @@ class TransitPlanner:
         return min(results, key=lambda r: (r.position_error_m > s.goal_tolerance_m, round(r.rotation_error_rad, 2))).q
 
     def _candidates(self, q_from: np.ndarray, q_to: np.ndarray, T_to: np.ndarray) -> Iterator[list[np.ndarray]]:
+        """Way points, (5,) each, between start and goal."""
         s = self.settings
         yield []
         back = s.swing_back * (q_from[0] - q_to[0])
-        lift = 0.0
-        while lift <= s.max_lift_m + 1e-9:
-            above = q_to
-            if lift:
-                T_above = T_to.copy()
-                T_above[2, 3] += lift
-                above = self._ik.solve(q_to, T_above, s.goal_iterations).q
+        over_goal = []
+        for lift in np.arange(0.0, s.max_lift_m + 1e-9, s.lift_step_m):
+            above = self._raised(q_to, T_to, lift)
             beside = above.copy()
             beside[0] += back
-            yield [beside, above] if lift else [beside]
-            lift += s.lift_step_m
+            over_goal.append([beside, above] if lift else [beside])
+            yield over_goal[-1]
+        T_from = self._simulator.fk(q_from)
+        for lift, via in zip(np.arange(s.lift_step_m, s.max_lift_m + 1e-9, s.lift_step_m), over_goal[1:], strict=True):
+            up = self._raised(q_from, T_from, lift)
+            yield [up, *via]
+            yield [up, via[-1]]
+
+    def _raised(self, q: np.ndarray, T: np.ndarray, lift_m: float) -> np.ndarray:
+        """Joints near q (5,) whose hand is lift_m higher than T (4, 4)."""
+        if not lift_m:
+            return q
+        T = T.copy()
+        T[2, 3] += lift_m
+        return self._ik.solve(q, T, self.settings.goal_iterations).q
 
     def _followed(self, q_from: np.ndarray, path: np.ndarray) -> np.ndarray:
         """Where the servos will really be, (n, 5): each joint follows its target as a first-order lag."""

@@ -41,12 +41,12 @@ def free_openings(config: Config, objects: Mapping[str, np.ndarray], *, but: str
     success = config.task.active.success
     T_cont_base = invert_pose(pose_from_pos_quat(objects[success.container]))
     others = [pose[:3] for name, pose in objects.items() if name not in (success.container, but)]
-    in_container = np.array([(T_cont_base @ [*position, 1.0])[:2] for position in others]).reshape(-1, 2)
-    radius = success.occupied_radius_m
+    in_container = [T_cont_base[:3, :3] @ position + T_cont_base[:3, 3] for position in others]
+    near = [position for position in in_container if abs(position[2]) < success.occupied_height_m]
     return [
         index
         for index, opening in enumerate(success.openings_m)
-        if not (np.linalg.norm(in_container - opening, axis=-1) < radius).any()
+        if all(np.linalg.norm(position[:2] - opening) >= success.occupied_radius_m for position in near)
     ]
 
 

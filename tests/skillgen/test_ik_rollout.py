@@ -190,7 +190,7 @@ def test_a_vial_lost_on_the_way_is_dropped(vial_config, vial_seeds, monkeypatch,
 
 
 def test_too_few_frames_are_a_timeout(vial_seeds):
-    demo = runner(vial_seeds, "skillgen.max_frames=60").run(0)
+    demo = runner(vial_seeds, "skillgen.max_frames_per_subtask=30").run(0)
     assert demo.cause == causes.TIMEOUT
     assert demo.num_frames == 60
 
