@@ -41,6 +41,14 @@ class Settings:
         str | None,
         typer.Option(help="A preset of skillgen.yaml, for example full.", rich_help_panel=SETTINGS_PANEL),
     ] = None
+    rig: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Servos of one real arm, over robot.yaml; ./twin identify writes it.",
+            rich_help_panel=SETTINGS_PANEL,
+        ),
+    ] = None
     task: Annotated[
         str | None,
         typer.Option(
@@ -80,14 +88,15 @@ class Settings:
         overrides = [f"task.name={self.task}"] if self.task is not None else []
         overrides += [f"skillgen.target_demos={self.demos}"] if self.demos is not None else []
         overrides += self.set_ or []
-        config = load_config(self.configs, preset=self.preset, overrides=overrides)
+        config = load_config(self.configs, preset=self.preset, rig=self.rig, overrides=overrides)
         skillgen = config.skillgen
         if self.demos is None or not skillgen.generation_guarantee or self.sets("skillgen.max_attempts"):
             return config
         enough = math.ceil(skillgen.target_demos * skillgen.attempts_per_demo)
         if enough <= skillgen.max_attempts:
             return config
-        return load_config(self.configs, preset=self.preset, overrides=[*overrides, f"skillgen.max_attempts={enough}"])
+        overrides.append(f"skillgen.max_attempts={enough}")
+        return load_config(self.configs, preset=self.preset, rig=self.rig, overrides=overrides)
 
     def sets(self, key: str) -> bool:
         """Whether a --set gives `key`."""
