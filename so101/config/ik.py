@@ -59,7 +59,7 @@ class SolveEffort(Section):
 
 class SpheresConfig(Section):
     """Collision spheres: fitted to the meshes (`so101.kinematics.spheres`), `per_link` many; `jaw_angles_rad` are the
-    openings at which the moving jaw is there, all at once. The bounds are what the fit must reach, see check_spheres."""
+    openings at which the moving jaw is there, all at once. The bounds are what the fit must reach (check_spheres)."""
 
     per_link: dict[str, int]
     jaw_angles_rad: list[float] = Field(min_length=1)

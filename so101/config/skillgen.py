@@ -18,8 +18,10 @@ class SelectionConfig(Section):
 
 
 class TransitConfig(Section):
-    """Joint-space motion to the first pose of a segment."""
+    """Joint-space motion to the first pose of a segment. With `planner: curobo` a planned path is tried first
+    (ik.yaml: curobo.planner), interpolation is what remains."""
 
+    planner: Literal["interpolation", "curobo"]
     min_frames: int = Field(ge=1)
     max_joint_speed_rad_s: float = Field(ge=0.01)
     clearances_m: list[Annotated[float, Field(ge=0)]] = Field(min_length=1)

@@ -8,6 +8,7 @@ import mujoco
 import numpy as np
 
 from so101.errors import SimulationError
+from so101.geometry import make_pose, rotation_from_quat
 
 
 class RoundedBoxes(NamedTuple):
@@ -18,12 +19,27 @@ class RoundedBoxes(NamedTuple):
     radius: np.ndarray
 
 
-def boxes_of_geoms(model: mujoco.MjModel, geoms: list[int], T: np.ndarray) -> RoundedBoxes:
-    """Rounded boxes for primitive geoms of a model, at poses T (M, 4, 4).
+def boxes_around(model: mujoco.MjModel, data: mujoco.MjData, bodies: list[int]) -> RoundedBoxes:
+    """All colliding geoms of `bodies` where `data` has them, in the model's frame (base).
 
     Raises:
         SimulationError: a geom is no primitive.
     """
+    geoms = _colliding(model, bodies)
+    return _boxes(model, geoms, data.geom_xpos[geoms], data.geom_xmat[geoms].reshape(-1, 3, 3))
+
+
+def boxes_of_body(model: mujoco.MjModel, body: int) -> RoundedBoxes:
+    """All colliding geoms of one body, in its own frame. Errors as `boxes_around`."""
+    geoms = _colliding(model, [body])
+    return _boxes(model, geoms, model.geom_pos[geoms], rotation_from_quat(model.geom_quat[geoms]))
+
+
+def _colliding(model: mujoco.MjModel, bodies: list[int]) -> np.ndarray:
+    return np.nonzero(np.isin(model.geom_bodyid, bodies) & ((model.geom_contype | model.geom_conaffinity) > 0))[0]
+
+
+def _boxes(model: mujoco.MjModel, geoms: np.ndarray, position: np.ndarray, rotation: np.ndarray) -> RoundedBoxes:
     half, radius = np.zeros((len(geoms), 3)), np.zeros(len(geoms))
     for row, geom in enumerate(geoms):
         kind, size = int(model.geom_type[geom]), model.geom_size[geom]
@@ -40,7 +56,7 @@ def boxes_of_geoms(model: mujoco.MjModel, geoms: list[int], T: np.ndarray) -> Ro
                 f"geom {model.geom(geom).name!r} of body {model.body(model.geom_bodyid[geom]).name!r} is no box, "
                 "sphere, capsule or cylinder; transits are planned around these only"
             )
-    return RoundedBoxes(np.asarray(T, float).reshape(-1, 4, 4), half, radius)
+    return RoundedBoxes(make_pose(rotation, position), half, radius)
 
 
 def fill_with_spheres(boxes: RoundedBoxes, spacing: float) -> tuple[np.ndarray, np.ndarray]:

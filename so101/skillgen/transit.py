@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from so101.config import Config
 from so101.geometry import pose_from_pos_quat
 from so101.kinematics import IkBackend
+from so101.kinematics.boxes import RoundedBoxes, boxes_around, boxes_of_body
 from so101.sim.mujoco_sim import MujocoSimulator
 from so101.skillgen.causes import UNREACHABLE, AttemptFailed
 
@@ -107,6 +109,18 @@ class CollisionChecker:
         bodies = {self._id[name] for name in names}
         return all(d >= distance_m for (_, b), d in self.near(q, None).items() if b in bodies)
 
+    def obstacles(self, held: HeldObject | None) -> RoundedBoxes:
+        """What stands around, in base: everything that neither is the arm nor the held object."""
+        held_id = self._id[held.name] if held is not None else -1
+        mujoco.mj_kinematics(self._model, self._data)
+        return boxes_around(
+            self._model, self._data, [b for b in range(1, self._model.nbody) if not self._moves(b, held_id)]
+        )
+
+    def shape(self, name: str) -> RoundedBoxes:
+        """An object in its own frame."""
+        return boxes_of_body(self._model, self._id[name])
+
     def _moves(self, body: int, held_id: int) -> bool:
         return body == held_id or not (self._is_static[body] or self._is_object[body])
 
@@ -135,6 +149,24 @@ class TransitPlanner:
         self.checker = CollisionChecker(config, simulator)
         lag_s = [joint.lag_s for joint in config.robot.joints[:5]]
         self._decay = np.exp(-self._dt / np.array(lag_s))
+        self._planner, self._dilation = None, 1.0
+        if self.settings.planner == "curobo":
+            from so101.kinematics.curobo_planner import CuroboPlanner  # optional, and seconds to import
+
+            self._planner = CuroboPlanner(config, simulator.kinematics)
+            self._dilation = config.ik.curobo.planner.time_dilation
+        self.start_attempt()
+
+    def start_attempt(self) -> None:
+        """Counts what the planner does from here on: `planner_counts`."""
+        self._planned_count, self._fallbacks = 0, {}
+
+    def planner_counts(self) -> dict[str, Any] | None:
+        """{"planned": transits planned, "fallback": {reason: transits interpolated}} since `start_attempt`; None when
+        no planner was chosen. Reasons: no_plan (none found), too_near (found, but not free by the twin's own check)."""
+        if self._planner is None:
+            return None
+        return {"planned": self._planned_count, "fallback": dict(sorted(self._fallbacks.items()))}
 
     def plan(
         self,
@@ -154,12 +186,31 @@ class TransitPlanner:
         """
         q_from = np.asarray(q_from, float)
         self.checker.start(objects)
+        if self._planner is not None and (path := self._planned(q_from, q_to, jaw, held)) is not None:
+            return path
         candidates = _Kept(self._candidates(q_from, q_to, T_to))
         for clearance in self.settings.clearances_m:
             for via in candidates:
                 path = self._timed([q_from, *via, q_to])
                 if self.checker.free(self._followed(q_from, path), jaw, held, clearance):
                     return path
+        return None
+
+    def _planned(self, q_from: np.ndarray, q_to: np.ndarray, jaw: float, held: HeldObject | None) -> np.ndarray | None:
+        """(n, 5) planned path, or None after counting why there is none."""
+        points = self._planner.plan(
+            q_from, q_to, self.checker.obstacles(held),
+            self.checker.shape(held.name) if held is not None else None,
+            held.T_ee_obj if held is not None else None,
+        )  # fmt: skip
+        reason = "no_plan"
+        if points is not None:
+            path = self._timed(list(points), self._dilation)
+            if self.checker.free(self._followed(q_from, path), jaw, held, min(self.settings.clearances_m)):
+                self._planned_count += 1
+                return path
+            reason = "too_near"
+        self._fallbacks[reason] = self._fallbacks.get(reason, 0) + 1
         return None
 
     def goal(self, q_from: np.ndarray, T_to: np.ndarray) -> np.ndarray:
@@ -172,8 +223,8 @@ class TransitPlanner:
         s = self.settings
         azimuth = float(np.arctan2(*(T_to[:2, 3] - s.pan_axis_m)[::-1]))
         results = []
-        for q in (q_from, *(np.array([-azimuth, *posture]) for posture in s.postures_rad)):
-            result = self._ik.solve(q, T_to, s.goal_iterations)
+        starts = np.array([q_from, *([-azimuth, *posture] for posture in s.postures_rad)])
+        for result in self._ik.solve_from(starts, T_to, s.goal_iterations):
             if result.position_error_m <= s.goal_tolerance_m and result.rotation_error_rad <= s.goal_tolerance_rad:
                 return result.q
             results.append(result)
@@ -217,14 +268,13 @@ class TransitPlanner:
         rows.extend(target + (q - target) * self._decay**k for k in range(1, self.settings.min_frames))
         return np.array(rows)
 
-    def _timed(self, corners: list[np.ndarray]) -> np.ndarray:
+    def _timed(self, corners: list[np.ndarray], speed_share: float = 1.0) -> np.ndarray:
         """One row a frame along straight joint-space legs: speed limit of the fastest joint, eased ends, rounded
         corners."""
         s = self.settings
         knots = np.array(corners)
-        clock = np.concatenate(
-            [[0.0], np.cumsum(np.abs(np.diff(knots, axis=0)).max(1) / (s.max_joint_speed_rad_s * self._dt))]
-        )
+        step = s.max_joint_speed_rad_s * speed_share * self._dt
+        clock = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(knots, axis=0)).max(1) / step)])
         n = max(s.min_frames, int(np.ceil(clock[-1] * s.ease_factor)))
         u = np.arange(1, n + 1) / n
         eased = u + (u**3 * (10 - 15 * u + 6 * u * u) - u) * s.ease
