@@ -19,6 +19,7 @@ def _ordered(value: tuple[float, float]) -> tuple[float, float]:
 Interval = Annotated[tuple[float, float], AfterValidator(_ordered)]
 _Positive = Annotated[float, Field(gt=0)]
 _NotNegative = Annotated[float, Field(ge=0)]
+PositiveInterval = Annotated[tuple[_Positive, _Positive], AfterValidator(_ordered)]
 
 
 def between(interval: tuple[float, float], u: float) -> float:
@@ -29,7 +30,7 @@ def between(interval: tuple[float, float], u: float) -> float:
 class Scale(Section):
     """The nominal value times a factor from `scale`. Log-uniform: half and double are equally likely."""
 
-    scale: Annotated[tuple[_Positive, _Positive], AfterValidator(_ordered)]
+    scale: PositiveInterval
     law: Literal["uniform", "log_uniform"]
 
     def value(self, nominal: float, u: float) -> float:

@@ -7,9 +7,11 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from so101.config.base import Section
+from so101.config.ranges import Interval, PositiveInterval
 from so101.config.robot import Vec3
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
+Extent = Annotated[float, Field(ge=0)]
 Rgb = tuple[Fraction, Fraction, Fraction]
 
 
@@ -90,6 +92,65 @@ class CodecConfig(Section):
     scaler: Literal["FAST_BILINEAR", "BILINEAR", "BICUBIC", "AREA", "LANCZOS"]
 
 
+class TemperatureRandomisation(Section):
+    """Colour of the light: that of a black body, against daylight of `white_k`. `seen` is the share of it (in the
+    exponent) that the camera's white balance leaves."""
+
+    range_k: PositiveInterval
+    white_k: float = Field(gt=0)
+    seen: Fraction
+
+
+class ColorRandomisation(Section):
+    """Change of a colour: `hue_turn` is added to the hue (a turn is 1), saturation and value are multiplied."""
+
+    hue_turn: Interval
+    saturation: PositiveInterval
+    value: PositiveInterval
+
+
+class SurfaceRandomisation(Section):
+    """One colour between two corners of the colour cube for all these geoms of the model."""
+
+    geoms: list[str] = Field(min_length=1)
+    low_rgb: Rgb
+    high_rgb: Rgb
+
+    @model_validator(mode="after")
+    def _ordered(self) -> SurfaceRandomisation:
+        if any(low > high for low, high in zip(self.low_rgb, self.high_rgb, strict=True)):
+            raise ValueError(f"low_rgb {list(self.low_rgb)} must not exceed high_rgb {list(self.high_rgb)} anywhere")
+        return self
+
+
+class CameraRandomisation(Section):
+    """How a camera differs from cameras.yaml: focal lengths times `focal`, moved by up to +-`shift_m` along the axes of
+    the body it is on, turned by up to +-`turn_rad` about its own axes x, y, z."""
+
+    focal: PositiveInterval
+    shift_m: tuple[Extent, Extent, Extent]
+    turn_rad: tuple[Extent, Extent, Extent]
+
+
+class LooksRandomisation(Section):
+    """How a demo looks, drawn from its seed. Null switches a group off; the draws of the others stay what they were.
+
+    exposure_ev: all light is multiplied by two to the power of it. lamp_shift_m: each lamp is moved by up to this much
+    along world axes, and points where it did. robot_rgb: one of these for the printed parts. objects, distractors:
+    objects of one prop change alike.
+    """
+
+    enabled: bool
+    exposure_ev: Interval | None
+    temperature: TemperatureRandomisation | None
+    lamp_shift_m: tuple[Extent, Extent, Extent] | None
+    robot_rgb: Annotated[list[Rgb], Field(min_length=1)] | None
+    objects: ColorRandomisation | None
+    distractors: ColorRandomisation | None
+    surfaces: dict[str, SurfaceRandomisation] | None
+    cameras: dict[str, CameraRandomisation] | None
+
+
 class RenderConfig(Section):
     """Rendering."""
 
@@ -113,6 +174,7 @@ class RenderConfig(Section):
     meshes: MeshConfig
     codec: CodecConfig
     cache_dir: str
+    randomisation: LooksRandomisation
 
     @property
     def active(self) -> SettingConfig:

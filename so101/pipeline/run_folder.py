@@ -68,6 +68,10 @@ class RunFolder:
         """Video of one demo and camera."""
         return self.videos / f"demo_{index:06d}" / f"{camera}.mp4"
 
+    def looks(self, index: int) -> Path:
+        """JSON: the looks drawn for the videos of one demo; absent when nothing is drawn."""
+        return self.videos / f"demo_{index:06d}" / "looks.json"
+
     @property
     def dataset(self) -> Path:
         return self.root / "dataset"

@@ -83,7 +83,7 @@ STAGES = {
             "render",
             "so101.rendering.stage:render_demos",
             needs=("verified/demo_*.npz",),
-            makes=("videos/demo_*/*.mp4",),
+            makes=("videos/demo_*/*.mp4", "videos/demo_*/looks.json"),
             settings=("cameras", "render"),
         ),
         Stage(

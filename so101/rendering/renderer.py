@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from typing import Any
 
 import av
 import mujoco
@@ -12,8 +13,10 @@ import numpy as np
 from so101.config import Config
 from so101.errors import DataError, SimulationError
 from so101.rendering.gl import make_context
+from so101.rendering.looks import Dresser
 from so101.sim.bake import baked_model
 from so101.sim.look import frame_size
+from so101.sim.randomised_model import ModelRandomiser
 
 _FONT_SCALE = 100  # of the text overlays nobody draws; 100 loads the smallest font
 _SCENE_GEOMS = 2000
@@ -133,12 +136,21 @@ class StateRenderer(FrameRenderer):
     """Draws states without physics: joints and objects are placed, kinematics follows, nothing moves by itself."""
 
     def __init__(self, config: Config, model: mujoco.MjModel | None = None) -> None:
-        model = copy.copy(baked_model(config, looks=True) if model is None else model)
+        nominal = baked_model(config, looks=True) if model is None else model
+        model = copy.copy(nominal)
         model.opt.enableflags &= ~int(mujoco.mjtEnableBit.mjENBL_SLEEP)  # what sleeps would stay where it was
         super().__init__(model, config)
         self._data = mujoco.MjData(self.model)
         self._joints = [self.model.joint(name).qposadr[0] for name in config.robot.joint_names]
+        self._randomiser = ModelRandomiser(config, nominal)
+        self._dresser = Dresser(config, model)
         self._objects = {name: self._find_object(name) for name in config.objects}
+
+    def set_scene(self, randomisation: Mapping[str, Any], looks: Mapping[str, Any]) -> None:
+        """Draw what follows with the sizes and places of a demo's randomised physics and with drawn looks
+        (`so101.rendering.looks.draw_looks`); as configured where nothing was drawn."""
+        self._randomiser.apply(self.model, randomisation.get("physics", {}))
+        self._dresser.dress(looks)
 
     def set_state(self, q: np.ndarray, objects: Mapping[str, np.ndarray]) -> None:
         """Place the joints, q (6,) rad, and objects, each (7,) pose in `base`.

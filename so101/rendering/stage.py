@@ -10,10 +10,11 @@ from so101.config import Config
 from so101.datasets.demo import Demo, list_demos, load_demo
 from so101.datasets.videos import probe_video
 from so101.errors import DataError
-from so101.files import remove_temporaries
+from so101.files import remove_temporaries, write_json
 from so101.pipeline.progress import Reporter, StageResult
 from so101.pipeline.run_folder import RunFolder
 from so101.pipeline.workers import map_unordered
+from so101.rendering.looks import draw_looks
 from so101.rendering.renderer import StateRenderer
 from so101.rendering.video import VideoWriter
 
@@ -73,7 +74,9 @@ def check_demo(demo: Demo, config: Config, path: Path | str) -> None:
 
 
 def is_complete(demo: Demo, config: Config, run: RunFolder) -> bool:
-    """All cameras have a readable video with as many frames as the demo."""
+    """All cameras have a readable video with as many frames as the demo, and drawn looks are written down."""
+    if config.render.randomisation.enabled and not run.looks(demo.index).is_file():
+        return False
     for camera in config.cameras.names:
         path = run.video(demo.index, camera)
         try:
@@ -85,7 +88,10 @@ def is_complete(demo: Demo, config: Config, run: RunFolder) -> bool:
 
 
 def render_demo(demo: Demo, config: Config, run: RunFolder, renderer: StateRenderer) -> None:
-    """Write the videos of one demo. They are encoded side by side, so that a state is computed once for all cameras."""
+    """Write the videos of one demo, and the looks drawn for it. Videos are encoded side by side, so that a state is
+    computed once for all cameras."""
+    looks = draw_looks(config, demo.seed)
+    renderer.set_scene(demo.meta.get("randomisation", {}), looks)
     with ExitStack() as stack:
         writers = {
             camera: stack.enter_context(VideoWriter(run.video(demo.index, camera), config))
@@ -95,6 +101,8 @@ def render_demo(demo: Demo, config: Config, run: RunFolder, renderer: StateRende
             renderer.set_state(demo.q[frame], {name: poses[frame] for name, poses in demo.objects.items()})
             for camera, writer in writers.items():
                 writer.write(renderer.draw_state(camera))
+    if looks:
+        write_json(run.looks(demo.index), looks)
 
 
 def start_renderer(config: Config) -> None:

@@ -184,7 +184,9 @@ class MujocoSimulator:
 
         if "frames" not in self._renderers:
             self._renderers["frames"] = FrameRenderer(self.model, self.config)
-        return self._renderers["frames"].render(self.data[env], camera)
+        renderer = self._renderers["frames"]
+        renderer.model = self.models[env]
+        return renderer.render(self.data[env], camera)
 
     def close(self) -> None:
         for renderer in self._renderers.values():

@@ -44,21 +44,21 @@ def draw_randomisation(config: Config, rng: np.random.Generator) -> dict[str, An
     if settings.joints:
         physics["joints"] = _draw_joints(config, root)
     if settings.jaw_friction:
-        physics["jaw_friction"] = settings.jaw_friction.value(0.0, _generator(root, "jaw_friction").random())
+        physics["jaw_friction"] = settings.jaw_friction.value(0.0, child_generator(root, "jaw_friction").random())
     if settings.statics:
         physics["statics"] = {
             name: {
                 key: between(getattr(ranges, key), u)
-                for key, u in zip(_SHIFTS, _generator(root, f"static {name}").random(3).tolist(), strict=True)
+                for key, u in zip(_SHIFTS, child_generator(root, f"static {name}").random(3).tolist(), strict=True)
             }
             for name, ranges in settings.statics.items()
         }
-    physics["racked"] = _draw_racked(config, _generator(root, "racked"))
-    physics["distractors"] = draw_distractors(config, _generator(root, "distractors")) if settings.distractors else {}
+    physics["racked"] = _draw_racked(config, child_generator(root, "racked"))
+    physics["distractors"] = draw_distractors(config, child_generator(root, "distractors")) if settings.distractors else {}
     if settings.objects:
         there = {*config.task.active.objects, *physics["racked"], *physics["distractors"]}
         physics["objects"] = {
-            name: _draw_object(config, config.scene.props[placement.prop], _generator(root, f"object {name}"))
+            name: _draw_object(config, config.scene.props[placement.prop], child_generator(root, f"object {name}"))
             for name, placement in config.objects.items()
             if name in there and config.scene.props[placement.prop].free
         }
@@ -81,7 +81,8 @@ def extra_placements(
     return poses
 
 
-def _generator(root: int, name: str) -> np.random.Generator:
+def child_generator(root: int, name: str) -> np.random.Generator:
+    """The generator of the draws called `name` that belong to a root seed."""
     return np.random.default_rng([root, zlib.crc32(name.encode())])
 
 
@@ -97,7 +98,7 @@ def _draw_joints(config: Config, root: int) -> dict[str, list[float]]:
         "delay_s": [ranges.delay_s] * len(joints),
     }
     for key, choices in per_joint.items():
-        shares = _generator(root, f"joint {key}").random(len(joints))
+        shares = child_generator(root, f"joint {key}").random(len(joints))
         if key == "delay_s":
             shares[:] = shares[0]
         drawn[key] = [
