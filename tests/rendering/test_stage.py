@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from so101.errors import DataError
 from so101.pipeline.progress import SilentReporter
 from so101.pipeline.run_folder import RunFolder
 from so101.rendering import stage
+from so101.rendering.looks import draw_looks
 from so101.rendering.stage import render_demos
 
 from .scene_states import home, start_objects
@@ -98,6 +101,23 @@ def test_a_video_of_another_length_is_made_again(config, done, tmp_path):
     assert stage.is_complete(demo, config, run)
     longer = demo.replace(q=np.tile(demo.q, (2, 1)))
     assert not stage.is_complete(longer, config, run)
+
+
+def test_drawn_looks_differ_by_demo_are_written_down_and_repeat(tmp_path):
+    config = load_config(overrides=["skillgen.target_demos=2", "render.randomisation.enabled=true"])
+    run = RunFolder(tmp_path)
+    for index in (0, 1):
+        save_demo(run.verified, make_demo(config, 0).replace(index=index, seed=index))
+    render_demos(config, run, SilentReporter(), 1)
+    looks = [json.loads(run.looks(index).read_text()) for index in (0, 1)]
+    assert looks == [json.loads(json.dumps(draw_looks(config, seed))) for seed in (0, 1)]
+    assert looks[0] != looks[1]
+    before = contents(run)
+    assert before["demo_000000/side.mp4"] != before["demo_000001/side.mp4"]  # the demos themselves are the same
+    run.looks(1).unlink()
+    assert not stage.is_complete(make_demo(config, 1), config, run)
+    render_demos(config, run, SilentReporter(), 1)
+    assert contents(run) == before and run.looks(1).is_file()
 
 
 def test_no_demo_is_explained(config, tmp_path):
