@@ -38,7 +38,8 @@ class Demo:
         strict: the strict success test holds on the settled final state.
         geometric: the loose (blog) geometric filter holds on the settled final state.
         meta: JSON values: `sources` (seed name per subtask), `subtasks` (list of [name, first_frame, end_frame]),
-            `randomisation` (every draw), `diagnostics`.
+            `randomisation` (every draw: `placements` of the task's objects, `physics` when it is randomised; looks
+            follow from `seed` and are kept beside the videos), `diagnostics`.
     """
 
     index: int

@@ -1,7 +1,8 @@
 """The dataset stage: verified demos and their videos to a LeRobot v2.1 dataset that GR00T reads too.
 
 The dataset is built beside its place and renamed as a whole, so it is there completely or not at all. Equal inputs give
-equal bytes. ``meta/so101.json`` says that this program made it, from which attempts and in which units.
+equal bytes. ``meta/so101.json`` says that this program made it, from which attempts and in which units;
+``meta/so101_randomisation.jsonl`` what was drawn at random for each episode.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from so101.pipeline.workers import map_unordered
 
 FORMAT_VERSION = 1  # of what this module writes; a change makes existing datasets be written again
 MADE_BY = "so101-twin"
+RANDOMISATION = "so101_randomisation.jsonl"  # in meta/: what was drawn for each episode, when something was
 DATA_PATH = "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet"
 VIDEO_PATH = "videos/chunk-{episode_chunk:03d}/{video_key}/episode_{episode_index:06d}.mp4"
 _FAULTS_SHOWN = 10
@@ -44,7 +46,8 @@ _FAULTS_SHOWN = 10
 @dataclass(frozen=True)
 class Episode:
     """One demo on its way into the dataset. `columns` are (T, 6) float32 or (T,) arrays by LeRobot name, `videos` the
-    files by LeRobot key; `clipped` counts values beyond what LeRobot can report."""
+    files by LeRobot key; `clipped` counts values beyond what LeRobot can report; `drawn` holds the randomised physics
+    and looks."""
 
     index: int
     demo_index: int
@@ -52,6 +55,7 @@ class Episode:
     columns: dict[str, np.ndarray]
     videos: dict[str, Path]
     clipped: int
+    drawn: dict[str, Any]
 
     @property
     def length(self) -> int:
@@ -134,7 +138,8 @@ def _read_episodes(config: Config, run: RunFolder) -> list[Episode]:
         task_index = tasks.setdefault(language, len(tasks))
         columns, clipped = _columns(demo, units, len(episodes), first_row, task_index)
         videos = {key: run.video(demo.index, camera) for camera, key in cameras.items()}
-        episodes.append(Episode(len(episodes), demo.index, language, columns, videos, clipped))
+        drawn = _drawn(demo, run)
+        episodes.append(Episode(len(episodes), demo.index, language, columns, videos, clipped, drawn))
         first_row += demo.num_frames
     missing = [path for episode in episodes for path in episode.videos.values() if not path.is_file()]
     if missing:
@@ -143,6 +148,17 @@ def _read_episodes(config: Config, run: RunFolder) -> list[Episode]:
             "run `./twin render` (it makes what is missing), or take the camera out of dataset.cameras"
         )
     return episodes
+
+
+def _drawn(demo: Demo, run: RunFolder) -> dict[str, Any]:
+    """What was drawn at random for a demo; nothing when only the places of its objects were."""
+    path, drawn = run.looks(demo.index), dict(demo.meta.get("randomisation", {}))
+    if path.is_file():
+        try:
+            drawn["looks"] = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise DataError(f"{path}: not JSON ({error}); delete it and run `./twin render` again") from None
+    return drawn if {"physics", "looks"} & drawn.keys() else {}
 
 
 def _check_cameras(config: Config) -> None:
@@ -280,6 +296,8 @@ def _write_meta(
     _write_json(meta / "relative_stats.json", _relative_stats(config, vectors))
     _write_json(meta / "modality.json", _modality(config))
     _write_json(meta / MARKER, marker)
+    if any(episode.drawn for episode in episodes):
+        _write_jsonl(meta / RANDOMISATION, [{"episode_index": e.index, **e.drawn} for e in episodes])
 
 
 def _relative_stats(config: Config, vectors: dict[str, list[np.ndarray]]) -> dict[str, dict]:
@@ -315,6 +333,8 @@ def _marker(config: Config, episodes: list[Episode]) -> dict[str, Any]:
     digest = hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=16)
     for episode in episodes:
         digest.update(json.dumps([episode.index, episode.task]).encode())
+        if episode.drawn:
+            digest.update(json.dumps(episode.drawn, sort_keys=True).encode())
         for column in episode.columns.values():
             digest.update(np.ascontiguousarray(column))
         for key, path in episode.videos.items():

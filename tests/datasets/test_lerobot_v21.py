@@ -13,7 +13,7 @@ import pytest
 
 import so101.datasets.lerobot_v21 as writer
 from so101.config import load_config
-from so101.datasets.demo import demo_file_name, load_demo, save_demo
+from so101.datasets.demo import demo_file_name, list_demos, load_demo, save_demo
 from so101.datasets.lerobot_v21 import dataset_units, write_dataset
 from so101.datasets.units import lerobot_to_rad
 from so101.datasets.validate import validate_dataset
@@ -87,6 +87,29 @@ def test_files_are_where_the_templates_say(written):
         expected.add(str(parquet(written, i).relative_to(written.dataset)))
         expected |= {str(video(written, i, name).relative_to(written.dataset)) for name in CAMERAS.values()}
     assert files == expected
+
+
+def test_what_was_drawn_is_written_for_every_episode_and_only_then(config, run):
+    """Physics from the demo, looks from beside the videos; a change of them alone makes the dataset anew."""
+    drawn = {"placements": {"vial": {"x_m": 0.01}}, "physics": {"jaw_friction": 0.9}}
+    path = list_demos(run.verified)[1]
+    demo = load_demo(path)
+    save_demo(run.verified, demo.replace(meta={**demo.meta, "randomisation": drawn}))
+    run.looks(demo.index).write_text('{"exposure_ev": -0.5}')
+    assert not write_dataset(config, run, SilentReporter(), 1).summary["unchanged"]
+    lines = (run.dataset / "meta/so101_randomisation.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"episode_index": 0}, {"episode_index": 1, **drawn, "looks": {"exposure_ev": -0.5}}, {"episode_index": 2}
+    ]  # fmt: skip
+    assert validate_dataset(run.dataset) == []
+    assert write_dataset(config, run, SilentReporter(), 1).summary["unchanged"]
+    run.looks(demo.index).write_text("{")
+    with pytest.raises(DataError, match=r"looks\.json: not JSON .*delete it and run `\./twin render` again"):
+        write_dataset(config, run, SilentReporter(), 1)
+    run.looks(demo.index).unlink()
+    save_demo(run.verified, demo)
+    write_dataset(config, run, SilentReporter(), 1)
+    assert not (run.dataset / "meta/so101_randomisation.jsonl").exists()
 
 
 def test_state_and_action_come_back_to_the_radians_of_the_demo(config, written):
