@@ -21,6 +21,7 @@ from so101.cli import (
     smooth,
     test,
     verify,
+    workspace,
 )
 from so101.cli.signals import Stopped, stoppable
 from so101.errors import So101Error
@@ -50,6 +51,7 @@ _PANELS = {
     "Tools": [
         ("config", config.config, config),
         ("grasp-check", grasp_check.grasp_check, grasp_check),
+        ("workspace", workspace.workspace, workspace),
     ],
 }
 for _panel, _commands in _PANELS.items():

@@ -7,6 +7,21 @@ from pydantic import Field
 from so101.config.base import Section
 
 
+class WorkspaceConfig(Section):
+    """Maps of what the arm reaches (`./twin workspace`). Approach angles are those of task.yaml, pinch."""
+
+    in_report: bool
+    table: str
+    cell_m: float = Field(gt=0)
+    radius_m: float = Field(gt=0)
+    yaw_step_deg: float = Field(gt=0, le=180)
+    probe_stride: int = Field(ge=1)
+    slice_cell_m: float = Field(gt=0)
+    slice_top_m: float
+    slice_samples: int = Field(ge=2)
+    slice_dips_deg: list[float] = Field(min_length=1, max_length=4)
+
+
 class ReportConfig(Section):
     """The report page."""
 
@@ -20,3 +35,4 @@ class ReportConfig(Section):
     frame_moments: int = Field(ge=1)
     frame_width_px: int = Field(ge=16)
     jpeg_quality: int = Field(ge=1, le=95)
+    workspace: WorkspaceConfig

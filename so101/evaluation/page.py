@@ -14,8 +14,10 @@ from so101.config.report import ReportConfig
 from so101.evaluation import plots
 from so101.evaluation.collect import RunSummary, StageCount
 from so101.evaluation.coverage import Cell, Grid, ObjectCoverage, source_skew
+from so101.evaluation.maps import pictures
 from so101.evaluation.statistics import SourceUse, cause_table, summarise
 from so101.evaluation.style import CSS
+from so101.evaluation.workspace import Workspace, area_numbers
 
 _NARROW_SPACE = "\u202f"  # does not break
 _CM = 100.0
@@ -95,13 +97,15 @@ def render_page(
     frames: SampleFrames | None,
     videos: list[VideoCard],
     versions: Mapping[str, str],
+    maps: Workspace | None = None,
 ) -> str:
-    """The whole page."""
+    """The whole page. Without `maps` it says which command draws them."""
     task = config.task.active
     parts = [
         ("pipeline", "Pipeline", _pipeline(summary, config)),
         ("causes", "Causes of failure", _causes(summary)),
         ("starts", "Start poses", _starts(summary, config)),
+        ("workspace", "Workspace", _workspace(maps)),
         ("trajectories", "Trajectories", _trajectories(summary)),
         ("sources", "Sources", _sources(summary, config)),
         ("frames", "Frames", _frames(frames)),
@@ -357,6 +361,39 @@ def _low_row(name: str, grid: Grid, cell: Cell, confidence: float) -> str:
         f'<td class="num">{cell.succeeded} / {cell.tried}</td><td>{span(*cell.interval(confidence))}</td>'
         f"<td>{causes}</td></tr>"
     )
+
+
+def _workspace(maps: Workspace | None) -> str:
+    title = "What the arm reaches"
+    if maps is None:
+        body = '<p class="none">Not on this page: <code>./twin workspace --out FOLDER</code> draws it.</p>'
+        return section("workspace", title, "", body)
+    figures = "".join(f"<figure>{picture}</figure>" for picture in pictures(maps).values())
+    heads = ("Start area of", "Cells reached", "Yaws served", "Approaches served in all of them", "Nearest joint limit")
+    rows = ""
+    for area in maps.areas:
+        numbers = area_numbers(maps, area)
+        dips, margin = numbers["dips_deg"], numbers["limit_margin"]
+        cells = (
+            f"{numbers['reached']} of {numbers['cells']}",
+            percent(numbers["yaw_share"]),
+            "none" if dips is None else f"{dips[0]:g} to {dips[1]:g} deg down",
+            "" if margin is None else f"{numbers['nearest_joint'].replace('_', ' ')}, {percent(margin)} of its range",
+        )
+        row = "".join(f"<td>{cell}</td>" for cell in cells)
+        rows += f'<tr><th scope="row">{escape(area.name)}</th>{row}</tr>'
+    table = (
+        '<div class="scroll" tabindex="0"><table><thead><tr>'
+        + "".join(f'<th scope="col">{head}</th>' for head in heads)
+        + f"</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+    lead = (
+        f"By inverse kinematics alone, {_CM * maps.table.height_m:.1f} cm over the base, where the task's object is "
+        "grasped; nothing is in the way. Dashed: where the objects start. Room to the joint limits is that of the "
+        "solution that stays farthest from them, as a share of the joint's range; the joint named is nearest to its "
+        "limit. The last picture is the arm's own plane: where the joint limits leave an approach so steep."
+    )
+    return section("workspace", title, lead, f'<div class="figures">{figures}</div>{table}')
 
 
 def _trajectories(summary: RunSummary) -> str:

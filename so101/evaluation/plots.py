@@ -35,7 +35,7 @@ _COLOURS = {
 INK, MUTED, LINE, GOOD, BAD, SEEDS, GENERATED, VERIFIED = _COLOURS
 SOURCE_COLOURS = {"seeds": SEEDS, "generated": GENERATED, "verified": VERIFIED}
 
-_STYLE = {
+STYLE = {
     "svg.fonttype": "none",
     "font.size": 8.5,
     "axes.titlesize": 9,
@@ -59,16 +59,16 @@ _STYLE = {
     "axes.facecolor": "none",
     "figure.facecolor": "none",
 }
-_SIZE_IN, _SMALL_IN = (3.7, 2.9), (2.9, 2.6)  # three or four abreast on a desktop, one on a phone
+SIZE_IN, _SMALL_IN = (3.7, 2.9), (2.9, 2.6)  # three or four abreast on a desktop, one on a phone
 _LABEL_PT, _SMALLEST_PT, _LABELLED_CELLS = 7.5, 4.0, 6  # labels of cells shrink beyond this many across
 _JITTER_SEED = 0
 _FEW = 8  # below this many values a violin would invent a shape: the values are drawn instead
 
 
-def _svg(figure: Figure, name: str, description: str) -> str:
+def svg(figure: Figure, name: str, description: str) -> str:
     """The figure as an inline `<svg>` element that fills the width of its parent."""
     buffer = io.StringIO()
-    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": name}):
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": name}):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     text = buffer.getvalue()
     text = text[text.index("<svg") :].strip()
@@ -85,7 +85,7 @@ def _svg(figure: Figure, name: str, description: str) -> str:
     return text
 
 
-def _axes(title: str, size_in: tuple[float, float] = _SIZE_IN) -> tuple[Figure, Axes]:
+def new_axes(title: str, size_in: tuple[float, float] = SIZE_IN) -> tuple[Figure, Axes]:
     figure = Figure(figsize=size_in, layout="constrained")
     axes = figure.add_subplot()
     axes.set_title(title, pad=8)
@@ -102,8 +102,8 @@ def violins(samples: Mapping[str, Sequence[float]], title: str, unit: str, name:
         title, unit: of the statistic.
         name: unique on the page, letters and digits.
     """
-    with matplotlib.rc_context(_STYLE):
-        figure, axes = _axes(f"{title} [{unit}]" if unit else title, _SMALL_IN)
+    with matplotlib.rc_context(STYLE):
+        figure, axes = new_axes(f"{title} [{unit}]" if unit else title, _SMALL_IN)
         axes.grid(visible=False, axis="x")
         for place, (source, values) in enumerate(samples.items()):
             array = np.asarray(values, float)
@@ -128,7 +128,7 @@ def violins(samples: Mapping[str, Sequence[float]], title: str, unit: str, name:
         highest = max((max(values) for values in samples.values() if len(values)), default=0.0)
         axes.set_ylim(0, 1.08 * highest if highest > 0 else 1.0)
     text = "; ".join(f"{source} median {np.median(v):.3g}" for source, v in samples.items() if len(v))
-    return _svg(figure, name, f"{title} by source: {text or 'no data'}")
+    return svg(figure, name, f"{title} by source: {text or 'no data'}")
 
 
 def start_scatter(
@@ -142,15 +142,15 @@ def start_scatter(
     name: str,
 ) -> str:
     """Start positions (N,) of one object with their outcome, and the configured ranges as a dashed box."""
-    with matplotlib.rc_context(_STYLE):
-        figure, axes = _axes(title)
+    with matplotlib.rc_context(STYLE):
+        figure, axes = new_axes(title)
         size = float(np.clip(60 / np.sqrt(max(len(x), 1)), 2.0, 6.0))
         axes.plot(x[success], y[success], "o", color=GOOD, markersize=size, markeredgewidth=0)
         axes.plot(x[~success], y[~success], "x", color=BAD, markersize=size + 1, markeredgewidth=1.2)
         _range_box(axes, x_range, y_range)
         axes.set(xlabel=f"x [{unit}]", ylabel=f"y [{unit}]")
         axes.margins(0.08)
-    return _svg(figure, name, f"{title}: {int(success.sum())} successes, {int((~success).sum())} others")
+    return svg(figure, name, f"{title}: {int(success.sum())} successes, {int((~success).sum())} others")
 
 
 def start_rates(
@@ -165,8 +165,8 @@ def start_rates(
 ) -> str:
     """Success share per start cell: `tries` and `successes` (NX, NY) between edges (NX + 1,) and (NY + 1,). A cell
     shows successes/tries; with a share under `low_share` it has the colour of failure, untried ones have none."""
-    with matplotlib.rc_context(_STYLE):
-        figure, axes = _axes(title)
+    with matplotlib.rc_context(STYLE):
+        figure, axes = new_axes(title)
         axes.grid(visible=False)
         x_edges, y_edges = _widened(x_edges), _widened(y_edges)
         size = float(np.clip(_LABEL_PT * _LABELLED_CELLS / tries.shape[0], _SMALLEST_PT, _LABEL_PT))
@@ -194,13 +194,13 @@ def start_rates(
         axes.set_ylim(y_edges[0], y_edges[-1])
         axes.set(xlabel=f"x [{unit}]", ylabel=f"y [{unit}]")
     reached = int((tries > 0).sum())
-    return _svg(figure, name, f"{title}: {reached} of {tries.size} cells were tried")
+    return svg(figure, name, f"{title}: {reached} of {tries.size} cells were tried")
 
 
 def heading_bars(tries: np.ndarray, successes: np.ndarray, edges: np.ndarray, title: str, name: str) -> str:
     """Attempts per start heading (N,) between `edges` (N + 1,) deg, split into strict successes and others."""
-    with matplotlib.rc_context(_STYLE):
-        figure, axes = _axes(title)
+    with matplotlib.rc_context(STYLE):
+        figure, axes = new_axes(title)
         axes.grid(visible=False, axis="x")
         centers, width = (edges[:-1] + edges[1:]) / 2, 0.86 * np.diff(edges)
         axes.bar(centers, successes, width, color=GOOD)
@@ -209,7 +209,7 @@ def heading_bars(tries: np.ndarray, successes: np.ndarray, edges: np.ndarray, ti
         axes.set_xlim(edges[0], edges[-1])
         axes.set_ylim(0, max(1, tries.max(initial=0)) * 1.05)
         axes.yaxis.get_major_locator().set_params(integer=True)
-    return _svg(figure, name, f"{title}: attempts per bin {tries.tolist()}, strict successes {successes.tolist()}")
+    return svg(figure, name, f"{title}: attempts per bin {tries.tolist()}, strict successes {successes.tolist()}")
 
 
 def _widened(edges: np.ndarray) -> np.ndarray:

@@ -16,6 +16,7 @@ from so101.evaluation.coverage import coverage_numbers
 from so101.evaluation.media import frames_at, jpeg_data_uri
 from so101.evaluation.page import SampleFrames, VideoCard, render_page
 from so101.evaluation.statistics import TrajectoryStatistics, summarise
+from so101.evaluation.workspace import Workspace, area_numbers, workspace
 from so101.files import write_json, write_text
 from so101.kinematics.arm import ArmKinematics
 from so101.pipeline.progress import Reporter, StageResult
@@ -41,8 +42,9 @@ def write_report(config: Config, run: RunFolder, reporter: Reporter, workers: in
     shown = summary.videos[: settings.video_demos]
     frames = _sample_frames(config, shown[0] if shown else next(iter(summary.videos), None))
     cards = [_video_card(config, run, videos) for videos in shown]
-    page = render_page(config, run.root.resolve().name, summary, frames, cards, package_versions())
-    write_json(run.report / NUMBERS, report_numbers(summary, settings))
+    maps = workspace(config) if settings.workspace.in_report else None
+    page = render_page(config, run.root.resolve().name, summary, frames, cards, package_versions(), maps)
+    write_json(run.report / NUMBERS, report_numbers(summary, settings, maps))
     write_text(run.report / PAGE, page)
     reporter.message(f"The page is {run.report / PAGE}")
     counts = {stage.name: stage.count for stage in summary.stages if stage.count is not None}
@@ -60,7 +62,7 @@ def package_versions() -> dict[str, str]:
     return versions
 
 
-def report_numbers(summary: RunSummary, settings: ReportConfig) -> dict[str, Any]:
+def report_numbers(summary: RunSummary, settings: ReportConfig, maps: Workspace | None) -> dict[str, Any]:
     """The numbers of the page as JSON values."""
     return {
         "stages": {
@@ -72,6 +74,7 @@ def report_numbers(summary: RunSummary, settings: ReportConfig) -> dict[str, Any
         "frames": summary.frames,
         "sources": {name: [use._asdict() for use in uses] for name, uses in summary.usage.items()},
         "coverage": coverage_numbers(summary.coverage, summary.usage, settings),
+        "workspace": {area.name: area_numbers(maps, area) for area in maps.areas} if maps else None,
         "trajectories": {
             source: {
                 name: summarise(getattr(row, name) for row in rows)._asdict() for name in TrajectoryStatistics._fields

@@ -1,4 +1,4 @@
-"""The configuration and the arm, made once."""
+"""The configuration and the arm, made once. The maps of the workspace take seconds: only their own tests draw them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from so101.kinematics.arm import ArmKinematics
 
 @pytest.fixture(scope="session")
 def config():
-    return load_config()
+    return load_config(overrides=["dataset.report.workspace.in_report=false"])
 
 
 @pytest.fixture(scope="session")

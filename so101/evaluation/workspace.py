@@ -1,0 +1,304 @@
+"""Where the arm can grasp: approaches and yaws it serves over the table, room to its joint limits, and a slice through
+the height. By kinematics alone; nothing is in the way.
+
+Turned about its pan axis the arm stays the same, so IK is asked along one ray from that axis, and the map of the table
+follows: a cell has what its distance has, as far as the pan joint turns.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from so101.config import Config
+from so101.errors import ConfigError, did_you_mean
+from so101.evaluation.coverage import is_moved, turning_point
+from so101.geometry import invert_pose
+from so101.kinematics import ArmKinematics, make_ik
+from so101.kinematics.arm import NUM_ARM_JOINTS
+from so101.sim.bake import T_world_base
+from so101.tasks.grasping import CAMERA_UP_ROLL_RAD, PinchFinder, table_top_m
+
+
+@dataclass(frozen=True)
+class StartArea:
+    """Where an object of the task may start: ranges in world, m."""
+
+    name: str
+    moved: bool
+    x_m: tuple[float, float]
+    y_m: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class TableMap:
+    """What is reached at grasp height, in (NX, NY) cells of the table between edges in world, m.
+
+    Attributes:
+        height_m: of the grasp over the base.
+        dips_deg: (D,) approaches below the horizontal that were tried.
+        dips_served: (NX, NY, D) bool: at some yaw.
+        yaw_share: share of the yaws of an object that are served, at some dip.
+        margin: of the solution that stays farthest from the joint limits, the distance of its nearest joint to a limit
+            as a share of that joint's range; nan out of reach.
+        nearest_joint: index of that joint; -1 out of reach.
+    """
+
+    height_m: float
+    x_edges: np.ndarray
+    y_edges: np.ndarray
+    dips_deg: np.ndarray
+    dips_served: np.ndarray
+    yaw_share: np.ndarray
+    margin: np.ndarray
+    nearest_joint: np.ndarray
+
+    @property
+    def reached(self) -> np.ndarray:
+        """(NX, NY) bool."""
+        return self.yaw_share > 0
+
+    def within(self, area: StartArea) -> np.ndarray:
+        """(NX, NY) bool: cells with their middle in the area; of an area smaller than that, the cell nearest to its
+        middle."""
+        x, y = np.meshgrid(_middles(self.x_edges), _middles(self.y_edges), indexing="ij")
+        inside = (x >= area.x_m[0]) & (x <= area.x_m[1]) & (y >= area.y_m[0]) & (y <= area.y_m[1])
+        if not inside.any():
+            away = np.hypot(x - np.mean(area.x_m), y - np.mean(area.y_m))
+            inside = away == away.min()
+        return inside
+
+
+@dataclass(frozen=True)
+class HeightSlice:
+    """Approaches that the joint limits leave in the arm's own plane, in (NR, NZ) cells of distance from the pan axis
+    and height over the base, m: lowest and highest dip below the horizontal, deg; nan out of reach."""
+
+    radius_edges: np.ndarray
+    height_edges: np.ndarray
+    dip_low_deg: np.ndarray
+    dip_high_deg: np.ndarray
+
+    def serves(self, dip_deg: float) -> np.ndarray:
+        """(NR, NZ) bool."""
+        return (self.dip_low_deg <= dip_deg) & (dip_deg <= self.dip_high_deg)
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """All maps of one configuration; `joints` names the arm's joints, `pan_axis_m` (2,) is in world."""
+
+    table: TableMap
+    slice: HeightSlice
+    slice_dips_deg: list[float]
+    areas: list[StartArea]
+    joints: list[str]
+    pan_axis_m: np.ndarray
+
+
+def workspace(config: Config) -> Workspace:
+    """Maps for the task in use, remembered for the next page of the same process.
+
+    Raises:
+        ConfigError: dataset.yaml names a table that scene.yaml does not have.
+    """
+    return _workspace(config.model_dump_json())
+
+
+@functools.lru_cache(maxsize=4)
+def _workspace(config_json: str) -> Workspace:
+    config = Config.model_validate_json(config_json)
+    kinematics = ArmKinematics(config)
+    return Workspace(
+        table=_table_map(config, kinematics),
+        slice=_height_slice(config, kinematics),
+        slice_dips_deg=config.dataset.report.workspace.slice_dips_deg,
+        areas=start_areas(config),
+        joints=[joint.name for joint in config.robot.joints[:NUM_ARM_JOINTS]],
+        pan_axis_m=(T_world_base(config) @ [*config.skillgen.transit.pan_axis_m, 0.0, 1.0])[:2],
+    )
+
+
+def start_areas(config: Config) -> list[StartArea]:
+    """Start areas of the objects of the task in use, those that are moved first."""
+    task, areas = config.task.active, []
+    for name, placement in task.objects.items():
+        x, y = turning_point(placement)
+        ranges = ((float(at + low), float(at + high)) for at, (low, high) in ((x, placement.x_m), (y, placement.y_m)))
+        areas.append(StartArea(name, is_moved(name, task), *ranges))
+    return sorted(areas, key=lambda area: not area.moved)
+
+
+def workspace_numbers(maps: Workspace) -> dict[str, Any]:
+    """The maps as JSON values; cells out of reach are null."""
+    table, height = maps.table, maps.slice
+    dips = [[[float(d) for d in table.dips_deg[served]] for served in row] for row in table.dips_served]
+    return {
+        "start_areas": {area.name: area_numbers(maps, area) for area in maps.areas},
+        "table": {
+            "grasp_height_m": round(table.height_m, 6),
+            "x_edges_m": np.round(table.x_edges, 6).tolist(),
+            "y_edges_m": np.round(table.y_edges, 6).tolist(),
+            "reached_share": float(table.reached.mean()),
+            "yaw_share": np.round(table.yaw_share, 4).tolist(),
+            "dips_deg": dips,
+            "limit_margin": _or_none(table.margin),
+            "nearest_joint": [[maps.joints[j] if j >= 0 else None for j in row] for row in table.nearest_joint],
+        },
+        "slice": {
+            "radius_edges_m": np.round(height.radius_edges, 6).tolist(),
+            "height_edges_m": np.round(height.height_edges, 6).tolist(),
+            "dip_low_deg": _or_none(height.dip_low_deg),
+            "dip_high_deg": _or_none(height.dip_high_deg),
+        },
+    }
+
+
+def area_numbers(maps: Workspace, area: StartArea) -> dict[str, Any]:
+    """What the cells of a start area have, as JSON values."""
+    table = maps.table
+    inside = table.within(area)
+    reached = inside & table.reached
+    numbers: dict[str, Any] = {
+        "moved": area.moved,
+        "x_m": area.x_m,
+        "y_m": area.y_m,
+        "cells": int(inside.sum()),
+        "reached": int(reached.sum()),
+        "yaw_share": float(table.yaw_share[inside].mean()),
+        "dips_deg": None,
+        "limit_margin": None,
+        "nearest_joint": None,
+    }
+    if reached.any():
+        everywhere = table.dips_deg[table.dips_served[reached].all(0)]
+        tightest = np.nanargmin(np.where(reached, table.margin, np.nan))
+        numbers["dips_deg"] = [float(everywhere.min()), float(everywhere.max())] if len(everywhere) else None
+        numbers["limit_margin"] = round(float(table.margin.flat[tightest]), 4)
+        numbers["nearest_joint"] = maps.joints[table.nearest_joint.flat[tightest]]
+    return numbers
+
+
+def _or_none(values: np.ndarray) -> list[list[float | None]]:
+    return [[None if np.isnan(value) else round(float(value), 4) for value in row] for row in values]
+
+
+def _middles(edges: np.ndarray) -> np.ndarray:
+    return (edges[:-1] + edges[1:]) / 2
+
+
+def _edges(low: float, high: float, cell: float) -> np.ndarray:
+    return np.linspace(low, high, max(1, round((high - low) / cell)) + 1)
+
+
+def _table_map(config: Config, kinematics: ArmKinematics) -> TableMap:
+    settings = config.dataset.report.workspace
+    (x_low, x_high), (y_low, y_high) = _table_extent(config)
+    x_edges, y_edges = _edges(x_low, x_high, settings.cell_m), _edges(y_low, y_high, settings.cell_m)
+    height = _grasp_height(config)
+    finder = PinchFinder(config, kinematics, make_ik(config, kinematics))
+    radii = np.arange(0.5, settings.radius_m / settings.cell_m) * settings.cell_m
+    q = _along_the_ray(config, finder, radii, height)  # (R, D, Y, 2, 5)
+    shape = len(x_edges) - 1, len(y_edges) - 1
+    dips = np.array(config.task.pinch.dips_deg)
+    served, yaw_share = np.zeros((*shape, len(dips)), bool), np.zeros(shape)
+    margin, nearest = np.full(shape, np.nan), np.full(shape, -1)
+    lower, upper = kinematics.lower[:NUM_ARM_JOINTS], kinematics.upper[:NUM_ARM_JOINTS]
+    T_base_world = invert_pose(T_world_base(config))
+    for i, x in enumerate(_middles(x_edges)):
+        for j, y in enumerate(_middles(y_edges)):
+            away = (T_base_world @ [x, y, 0.0, 1.0])[:2] - finder.pan_axis
+            ring = round(float(np.hypot(*away)) / settings.cell_m - 0.5)
+            if ring >= len(radii):
+                continue
+            there = q[ring].copy()
+            there[..., 0] -= np.arctan2(away[1], away[0])  # the pan joint turns against azimuth
+            room = np.minimum(there - lower, upper - there) / (upper - lower)  # (D, Y, 2, 5), nan where not reached
+            fits = room.min(-1) >= 0
+            served[i, j], yaw_share[i, j] = fits.any((1, 2)), fits.any((0, 2)).mean()
+            if fits.any():
+                best = np.where(fits, room.min(-1), -1.0).argmax()
+                joints = room.reshape(-1, NUM_ARM_JOINTS)[best]
+                margin[i, j], nearest[i, j] = joints.min(), joints.argmin()
+    return TableMap(height, x_edges, y_edges, dips, served, yaw_share, margin, nearest)
+
+
+def _along_the_ray(config: Config, finder: PinchFinder, radii: np.ndarray, height_m: float) -> np.ndarray:
+    """(R, D, Y, 2, 5) joints, rad, of pinches at (R,) distances from the pan axis straight ahead, for every dip, every
+    yaw of a line that lies on the table, and either side of the hand up; nan where there is none."""
+    settings, dips = config.dataset.report.workspace, np.deg2rad(config.task.pinch.dips_deg)
+    yaws = np.deg2rad(np.arange(0.0, 180.0, settings.yaw_step_deg))
+    q = np.full((len(radii), len(dips), len(yaws), 2, NUM_ARM_JOINTS), np.nan)
+    for d, y, flipped in np.ndindex(len(dips), len(yaws), 2):
+        axis = np.array([np.cos(yaws[y]), np.sin(yaws[y]), 0.0])
+
+        def ask(r: int, axis: np.ndarray = axis, d: int = d, y: int = y, flipped: int = flipped) -> bool:
+            point = np.array([*finder.pan_axis, height_m]) + [radii[r], 0.0, 0.0]
+            pinch = finder.pinch(point, axis, dips[d], bool(flipped))
+            if pinch is not None:
+                q[r, d, y, flipped] = pinch.q
+            return pinch is not None
+
+        ask_where_it_may_be(len(radii), settings.probe_stride, ask)
+    return q
+
+
+def ask_where_it_may_be(count: int, stride: int, ask: Callable[[int], bool]) -> None:
+    """Call `ask` for 0, stride, 2 stride, ... and the last of `count`, then for those between two of which one or both
+    said yes. What is true for `stride` or more in a row is found without asking all."""
+    if not count:
+        return
+    probes = sorted({*range(0, count, stride), count - 1})
+    said = {probe: ask(probe) for probe in probes}
+    for low, high in zip(probes, probes[1:], strict=False):
+        if said[low] or said[high]:
+            for index in range(low + 1, high):
+                ask(index)
+
+
+def _height_slice(config: Config, kinematics: ArmKinematics) -> HeightSlice:
+    """Forward kinematics of a grid of the three joints that move in the plane."""
+    settings = config.dataset.report.workspace
+    low, high = kinematics.lower[1:4], kinematics.upper[1:4]
+    samples = np.linspace(low, high, settings.slice_samples)
+    grid = np.stack(np.meshgrid(*samples.T, indexing="ij"), -1).reshape(-1, 3)
+    still = np.zeros((len(grid), 1))
+    T = kinematics.fk(np.concatenate([still, grid, still + CAMERA_UP_ROLL_RAD], -1))
+    radius, height = T[:, 0, 3] - config.skillgen.transit.pan_axis_m[0], T[:, 2, 3]
+    dip = np.rad2deg(np.arctan2(-T[:, 2, 0], T[:, 0, 0]))
+    radius_edges = _edges(0.0, settings.radius_m, settings.slice_cell_m)
+    height_edges = _edges(table_top_m(config), settings.slice_top_m, settings.slice_cell_m)
+    column = np.digitize(radius, radius_edges) - 1
+    row = np.digitize(height, height_edges) - 1
+    shape = len(radius_edges) - 1, len(height_edges) - 1
+    inside = (column >= 0) & (column < shape[0]) & (row >= 0) & (row < shape[1])
+    lowest, highest = np.full(shape, np.inf), np.full(shape, -np.inf)
+    np.minimum.at(lowest, (column[inside], row[inside]), dip[inside])
+    np.maximum.at(highest, (column[inside], row[inside]), dip[inside])
+    empty = lowest > highest
+    return HeightSlice(radius_edges, height_edges, np.where(empty, np.nan, lowest), np.where(empty, np.nan, highest))
+
+
+def _table_extent(config: Config) -> tuple[tuple[float, float], tuple[float, float]]:
+    """x and y of the table's first box, m, in world."""
+    name, statics = config.dataset.report.workspace.table, config.scene.statics
+    if name not in statics:
+        raise ConfigError(
+            f"dataset.yaml: report.workspace.table is {name!r}; scene.yaml has the statics "
+            f"{', '.join(sorted(statics))}{did_you_mean(name, statics)}"
+        )
+    geom = statics[name].geoms[0]
+    middle = np.array(config.scene.static_positions_m[name][:2]) + geom.position_m[:2]
+    half = np.array([geom.size_m[0], geom.size_m[min(1, len(geom.size_m) - 1)]])
+    return tuple((float(at - reach), float(at + reach)) for at, reach in zip(middle, half, strict=True))
+
+
+def _grasp_height(config: Config) -> float:
+    """Height over the base, m, of the first object that is moved, of the first of all when none is."""
+    task = config.task.active
+    name = next((name for name in task.objects if is_moved(name, task)), next(iter(task.objects)))
+    return float(task.objects[name].position_m[2]) - config.robot.base_position_m[2]
