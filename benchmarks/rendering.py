@@ -1,10 +1,12 @@
 """How fast and how faithful is rendering?
 
-    .venv/bin/python benchmarks/rendering.py                 about 50 s on 2 cores
+    .venv/bin/python benchmarks/rendering.py                 about a minute on 2 cores
     .venv/bin/python benchmarks/rendering.py --json FILE     also writes the figures
 
 Speed: camera frames a second, all workers together: drawing, reading back, converting, encoding into h264 files, as the
 render stage does; making the workers is not counted. On a busy machine look at the processor time a frame instead.
+Fixed and drawn looks (render.randomisation, with physics and extra bodies of scene.randomisation) are measured side by
+side: in turns, so that both meet the same machine.
 Fidelity: PSNR over RGB of the decoded videos (psnr_*_db, the least of all frames), and of the frames before encoding
 (drawn), against frames drawn with the undecimated meshes, same lights and supersampling; per camera [least, mean].
 """
@@ -32,8 +34,12 @@ from so101.rendering.renderer import StateRenderer
 from so101.rendering.stage import render_demo
 from so101.rendering.video import encode_video
 from so101.sim.bake import T_world_base, bake
+from so101.sim.randomisation import draw_randomisation, extra_placements
+from so101.tasks.placement import nominal_placements
 
 SETTINGS = ("fast", "shadows")
+RANDOMISED = ("scene.randomisation.enabled=true", "render.randomisation.enabled=true")
+TURNS = 3
 BARS = {"fps_fast": 100.0, "fps_shadows": 40.0, "psnr_fast_db": 34.0, "psnr_shadows_db": 34.0}
 # Joint angles, rad: over the mat, at the vial, jaw closed, lifted, over the rack, jaw open.
 WAYPOINTS = np.array(
@@ -57,16 +63,18 @@ def synthetic_demo(config: Config, index: int, num_frames: int) -> Demo:
     q = np.stack([np.interp(at, range(len(WAYPOINTS)), column) for column in waypoints.T], axis=1)
     T_base_world = invert_pose(T_world_base(config))
     objects = {}
-    for name, placement in config.task.active.objects.items():
+    randomisation = draw_randomisation(config, np.random.default_rng(index))
+    extra = extra_placements(config, randomisation, nominal_placements(config))
+    for name, placement in config.objects.items():
         T_base_obj = T_base_world @ pose_from_pos_quat([*placement.position_m, *placement.quat_wxyz])
         shift = np.linspace(0, 1, num_frames)[:, None] * generator.normal(0, 0.02, 3) * [1, 1, 0]
         turn = np.linspace(0, 1, num_frames)[:, None] * [0, 0, generator.normal(0, 0.3)]
         poses = T_base_obj @ make_pose(rotation_from_rotation_vector(turn), np.zeros(3))
         poses[:, :3, 3] += shift
-        objects[name] = pose_to_pos_quat(poses)
+        objects[name] = np.tile(extra[name], (num_frames, 1)) if name in extra else pose_to_pos_quat(poses)
     return Demo(
         index=index, seed=index, task=config.task.name, fps=config.cameras.fps_hz, q_target=q, q=q, objects=objects,
-        physics_state=np.zeros(0),
+        physics_state=np.zeros(0), meta={"randomisation": randomisation},
     )  # fmt: skip
 
 
@@ -96,6 +104,20 @@ def measure_speed(config: Config, folder: Path, workers: int, seconds: float, as
     elapsed = max(end for _, end, _ in spans) - min(start for start, _, _ in spans)
     frames = demos * num_frames * cameras
     return {"fps": frames / elapsed, "frames": frames, "cpu_ms": 1e3 * sum(cpu for _, _, cpu in spans) / frames}
+
+
+def compare_looks(config: Config, randomised: Config, folder: Path, workers: int, seconds: float, fps: float) -> dict:
+    """Speed with fixed looks and with drawn ones, measured in turns; the sums of all turns."""
+    totals = {}
+    for name, variant in (("fixed", config), ("randomised", randomised)) * TURNS:
+        speed = measure_speed(variant, folder / name, workers, seconds / TURNS, fps)
+        frames, elapsed, cpu_ms = totals.get(name, (0, 0.0, 0.0))
+        n = speed["frames"]
+        totals[name] = frames + n, elapsed + n / speed["fps"], cpu_ms + n * speed["cpu_ms"]
+    return {
+        name: {"fps": frames / elapsed, "frames": frames, "cpu_ms": cpu_ms / frames}
+        for name, (frames, elapsed, cpu_ms) in totals.items()
+    }
 
 
 def frames_of(config: Config, demo: Demo) -> dict[str, list[np.ndarray]]:
@@ -163,12 +185,15 @@ def main() -> int:
     try:
         for setting in SETTINGS:
             config = load_config(overrides=[*arguments.set, f"render.setting={setting}"])
-            speed = measure_speed(
-                config, scratch / setting, arguments.workers, arguments.seconds, BARS[f"fps_{setting}"]
+            randomised = load_config(overrides=[*RANDOMISED, *arguments.set, f"render.setting={setting}"])
+            speeds = compare_looks(
+                config, randomised, scratch / setting, arguments.workers, arguments.seconds, BARS[f"fps_{setting}"]
             )
-            figures[f"fps_{setting}"] = round(speed["fps"], 1)
-            figures[f"cpu_ms_per_frame_{setting}"] = round(speed["cpu_ms"], 2)
-            figures[f"frames_{setting}"] = speed["frames"]
+            for looks, speed in speeds.items():
+                key = setting if looks == "fixed" else f"{setting}_{looks}"
+                figures[f"fps_{key}"] = round(speed["fps"], 1)
+                figures[f"cpu_ms_per_frame_{key}"] = round(speed["cpu_ms"], 2)
+                figures[f"frames_{key}"] = speed["frames"]
             fidelity = measure_fidelity(config, scratch, arguments.states)
             for kind, key in (("video", "psnr_{}_db"), ("drawn", "psnr_{}_drawn_db")):
                 values = [value for camera in fidelity.values() for value in camera[kind]]
