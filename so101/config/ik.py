@@ -107,7 +107,9 @@ class CuroboConfig(Section):
     position_gain: float = Field(gt=0)
     rotation_gain: float = Field(gt=0)
     goal: SolveEffort
+    near: SolveEffort
     follow: SolveEffort
+    polish_iterations: int = Field(ge=0)
     seed: int = Field(ge=0)
     reach_tolerance_m: float = Field(gt=0)
     joint_distance_weight: float = Field(ge=0)

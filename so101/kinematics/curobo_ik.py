@@ -2,7 +2,8 @@
 
 cuRobo returns all it found; which of them is taken is decided here, so that both packages and any number of seeds
 choose alike: free of self-collision, then within reach, then the least rotation error the hand cares about, where a
-joint far from where it is now counts as well. A solve starts from its own arguments and fixed start joints alone.
+joint far from where it is now counts as well. The chosen one gets some Jacobian steps, which treat joints at their
+limits exactly. A solve starts from its own arguments and fixed start joints alone.
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import torch
 from scipy.stats import qmc
 
 from so101.config import Config
 from so101.config.ik import SolveEffort
-from so101.geometry import pose_to_pos_quat, rotation_angle, rotation_vector
+from so101.geometry import pose_to_pos_quat, rotation_vector
 from so101.kinematics import curobo_package as package
 from so101.kinematics.arm import NUM_ARM_JOINTS, ArmKinematics
 from so101.kinematics.curobo_robot import LinkSpheres, link_spheres, robot_description, self_collision_pairs
-from so101.kinematics.jacobian_ik import IkResult
+from so101.kinematics.jacobian_ik import IkResult, JacobianIk
 
 
 class SelfCollision:
@@ -61,37 +63,39 @@ class CuroboIk:
         self.settings = config.ik.curobo
         self.kinematics = kinematics or ArmKinematics(config)
         self.self_collision = SelfCollision(config, self.kinematics)
+        self._jacobian = JacobianIk(config, self.kinematics)
         self._robot = robot_description(config)
         self._solvers: dict[tuple[int, int, int], object] = {}
         self._lower, self._upper = self.kinematics.lower[:NUM_ARM_JOINTS], self.kinematics.upper[:NUM_ARM_JOINTS]
         halton = qmc.Halton(NUM_ARM_JOINTS, seed=self.settings.seed)
-        most = max(self.settings.goal.seeds, self.settings.follow.seeds)
+        most = max(effort.seeds for effort in (self.settings.goal, self.settings.near, self.settings.follow))
         self._starts = self._lower + (self._upper - self._lower) * halton.random(most)  # (most, 5)
         weights, self._in_ee = config.ik.jacobian.weights, config.ik.jacobian.rotation_frame == "ee"
         self._w_rot = np.array([weights.rot_x, weights.rot_y, weights.rot_z])
 
     def solve(self, q: np.ndarray, T_base_target: np.ndarray, iterations: int | None = None) -> IkResult:
-        """The solution near q (5,) rad: what following a path needs. `iterations` is cuRobo's business (`follow`)."""
-        return self._solve(self._seeds(np.asarray(q, float)[None], self.settings.follow), T_base_target[None])[0]
+        """The solution near q (5,) rad: the next pose of a path (`follow`), or, when `iterations` says that it is
+        farther off, a pose in the neighbourhood (`near`)."""
+        effort = self.settings.follow if iterations is None else self.settings.near
+        return self._solve(self._seeds(np.asarray(q, float)[None], effort), T_base_target[None], effort)[0]
 
     def solve_from(
         self, starts: np.ndarray, T_base_target: np.ndarray, iterations: int | None = None
     ) -> Iterator[IkResult]:
         """The one best solution for a goal (4, 4): from starts (n, 5) rad, of which the first is where the arm is, and
         from fixed joints all over the range."""
-        yield self._solve(self._seeds(np.asarray(starts, float), self.settings.goal), T_base_target[None])[0]
+        effort = self.settings.goal
+        yield self._solve(self._seeds(np.asarray(starts, float), effort), T_base_target[None], effort)[0]
 
     def solve_batch(self, q: np.ndarray, T_base_targets: np.ndarray) -> list[IkResult]:
         """Goals (B, 4, 4) at once, each as `solve_from` from its q (B, 5) rad."""
-        seeds = np.concatenate([self._seeds(row[None], self.settings.goal) for row in np.asarray(q, float)])
-        return self._solve(seeds, T_base_targets)
+        effort = self.settings.goal
+        seeds = np.concatenate([self._seeds(row[None], effort) for row in np.asarray(q, float)])
+        return self._solve(seeds, T_base_targets, effort)
 
-    def candidates(self, seeds: np.ndarray, T_base_targets: np.ndarray) -> np.ndarray:
+    def candidates(self, seeds: np.ndarray, T_base_targets: np.ndarray, effort: SolveEffort) -> np.ndarray:
         """All solutions (B, S, 5) rad cuRobo finds for (B, 4, 4) from start joints (B, S, 5)."""
-        effort = self.settings.goal if seeds.shape[1] == self.settings.goal.seeds else self.settings.follow
         solver = self._solver(effort, len(seeds))
-        import torch
-
         cfg = package.device()
         start = torch.as_tensor(seeds, dtype=cfg.dtype, device=cfg.device)
         result = solver.solve_pose(
@@ -100,15 +104,18 @@ class CuroboIk:
         found = result.solution.detach().cpu().numpy().astype(float).reshape(seeds.shape)
         return np.clip(found, self._lower, self._upper)  # float32 rounds limits outwards
 
-    def _solve(self, seeds: np.ndarray, T_base_targets: np.ndarray) -> list[IkResult]:
-        found = self.candidates(seeds, T_base_targets)
-        return [
-            self._choose(np.concatenate([rows, start[:1]]), start[0], T)
-            for rows, start, T in zip(found, seeds, T_base_targets, strict=True)
-        ]
+    def _solve(self, seeds: np.ndarray, T_base_targets: np.ndarray, effort: SolveEffort) -> list[IkResult]:
+        results = []
+        for rows, start, T in zip(self.candidates(seeds, T_base_targets, effort), seeds, T_base_targets, strict=True):
+            q = self._choose(np.concatenate([rows, start[:1]]), start[0], T)
+            result = self._jacobian.solve(q, T, self.settings.polish_iterations)
+            if not self.self_collision.free(result.q) and self.self_collision.free(q):
+                result = self._jacobian.solve(q, T, 0)
+            results.append(result._replace(iterations=effort.iterations + result.iterations))
+        return results
 
-    def _choose(self, rows: np.ndarray, q_now: np.ndarray, T: np.ndarray) -> IkResult:
-        """The best of joints (n, 5) for the target, seen from joints q_now (5,)."""
+    def _choose(self, rows: np.ndarray, q_now: np.ndarray, T: np.ndarray) -> np.ndarray:
+        """The best (5,) of joints (n, 5) for the target, seen from joints q_now (5,)."""
         s = self.settings
         T_found = self.kinematics.fk(rows)
         position = np.linalg.norm(T_found[:, :3, 3] - T[:3, 3], axis=1)
@@ -119,12 +126,7 @@ class CuroboIk:
         cost = cost + s.joint_distance_weight * np.abs(rows - q_now).max(1)
         beyond = np.maximum(position - s.reach_tolerance_m, 0.0)
         order = np.lexsort((cost, np.round(beyond / s.reach_tolerance_m)))
-        best = next((k for k in order if self.self_collision.free(rows[k])), order[0])
-        angle = float(rotation_angle(T_found[best, :3, :3], T[:3, :3]))
-        return IkResult(rows[best], float(position[best]), angle, self._iterations(len(rows) - 1))
-
-    def _iterations(self, seeds: int) -> int:
-        return (self.settings.goal if seeds == self.settings.goal.seeds else self.settings.follow).iterations
+        return rows[next((k for k in order if self.self_collision.free(rows[k])), order[0])]
 
     def _seeds(self, starts: np.ndarray, effort: SolveEffort) -> np.ndarray:
         """(1, S, 5) start joints: the given ones first, then the fixed ones."""
