@@ -32,6 +32,7 @@ class TransitConfig(Section):
     pan_axis_m: tuple[float, float]
     postures_rad: list[tuple[float, float, float, float]]
     check_stride: int = Field(ge=1)
+    lag_scales: list[Annotated[float, Field(gt=0)]] = Field(min_length=1)
     goal_iterations: int = Field(ge=1)
     goal_tolerance_m: float = Field(gt=0)
     goal_tolerance_rad: float = Field(gt=0)
@@ -41,7 +42,8 @@ class TransitConfig(Section):
 
 
 class SettleGate(Section):
-    """Hold the target before every change of the jaw command until the arm has arrived."""
+    """Hold the target before every change of the jaw command until the arm has arrived, after it until the jaw has,
+    and at the end of a transit until the hand is within `arrival_tolerance_m`."""
 
     enabled: bool
     position_tolerance_m: float = Field(gt=0)
@@ -52,6 +54,10 @@ class SettleGate(Section):
     max_correction_rad: float = Field(ge=0)
     worth_keeping: float = Field(gt=0, le=1)
     gripper_change_rad: float = Field(gt=0)
+    arrival_tolerance_m: float = Field(gt=0)
+    jaw_tolerance_rad: float = Field(gt=0)
+    jaw_speed_tolerance_rad_s: float = Field(gt=0)
+    jaw_still_frames: int = Field(ge=1)
 
 
 class PlaceConfig(Section):

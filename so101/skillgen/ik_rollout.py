@@ -82,6 +82,7 @@ class AttemptRunner:
         self._record = _Recording(objects={name: [] for name in sim.object_names})
         self._start_height = {name: float(sim.object_pose(env, name)[2]) for name in sim.object_names}
         self._transit_frames: list[list[int]] = []
+        self.transits.start_attempt()
         state = sim.get_physics_state(env)
         sources: list[str] = []
         marks: list[list[Any]] = []
@@ -95,10 +96,13 @@ class AttemptRunner:
                 self._send(self._command[ARM], self._command[5], noisy=False)
         except AttemptFailed as failure:
             cause, figures = failure.cause, failure.figures
-        return self._finish(index, seed, state, cause, {
+        meta = {
             "sources": sources, "subtasks": marks, "transits": self._transit_frames,
             "randomisation": {"placements": draws, **randomisation}, "diagnostics": figures,
-        })  # fmt: skip
+        }  # fmt: skip
+        if (counts := self.transits.planner_counts()) is not None:
+            meta["planner"] = counts
+        return self._finish(index, seed, state, cause, meta)
 
     def _finish(self, index: int, seed: int, state: np.ndarray, cause: str, meta: dict[str, Any]) -> Demo:
         record = self._record
@@ -165,11 +169,14 @@ class AttemptRunner:
             self._send(q, jaws[t], noisy=True)
             if held is not None and t % self.settings.held_check_frames == 0:
                 self._check_held(held.name, causes.DROPPED)
+        if self.settings.gate.enabled:
+            self._arrive(path[-1])
         self._transit_frames.append([first, len(self._record.q)])
 
     def _replay(self, subtask: SubtaskConfig, plan: PlannedSegment, held: HeldObject | None) -> None:
         gate, limits, segment = self.settings.gate, self.settings.causes, plan.segment
-        starts = {start for start, _ in jaw_changes(plan.jaw_target, gate.gripper_change_rad)} | {segment.anchor}
+        changes = jaw_changes(plan.jaw_target, gate.gripper_change_rad)
+        starts, stops = {start for start, _ in changes} | {segment.anchor}, {stop for _, stop in changes}
         jaw_offset = self._command[5] - plan.jaw_target[0] if held is not None else 0.0
         released = False
         for t, q in enumerate(plan.q):
@@ -177,6 +184,8 @@ class AttemptRunner:
                 if gate.enabled:
                     self._settle(plan.q[max(t - 1, 0)], plan.T_wanted[t])
                 released = released or (held is not None and t == segment.anchor)
+            if t in stops and gate.enabled:
+                self._await_jaw(plan.q[t - 1])
             if released:
                 jaw_offset = 0.0
             if held is not None and t > segment.release_end:
@@ -217,6 +226,27 @@ class AttemptRunner:
                 self._offset = np.clip(self._offset + step, -gate.max_correction_rad, gate.max_correction_rad)
         if first is None or distance > gate.worth_keeping * first:
             self._offset = offset_before
+
+    def _arrive(self, q_hold: np.ndarray) -> None:
+        """Hold, noise-free, until the measured hand is about where it should be: a slow arm cuts corners otherwise."""
+        gate, wanted = self.settings.gate, self.simulator.fk(q_hold)[:3, 3]
+        for _ in range(gate.max_frames):
+            distance = np.linalg.norm(self.simulator.ee_pose(self._env)[:3, 3] - wanted)
+            if distance < gate.arrival_tolerance_m:
+                return
+            self._send(q_hold, self._command[5], noisy=False)
+
+    def _await_jaw(self, q_hold: np.ndarray) -> None:
+        """Hold, noise-free, until the jaw has arrived or is stopped by what it holds: a weak or late servo must not be
+        left behind by the arm."""
+        gate, jaw, still = self.settings.gate, self._command[5], 0
+        for _ in range(gate.max_frames):
+            before = self.simulator.joint_positions(self._env)[5]
+            self._send(q_hold, jaw, noisy=False)
+            now = self.simulator.joint_positions(self._env)[5]
+            still = still + 1 if abs(now - before) < gate.jaw_speed_tolerance_rad_s * self._dt else 0
+            if abs(jaw - now) < gate.jaw_tolerance_rad or still >= gate.jaw_still_frames:
+                return
 
     # One frame
 

@@ -147,8 +147,8 @@ class TransitPlanner:
         self._simulator, self._ik = simulator, ik
         self._dt = simulator.control_dt
         self.checker = CollisionChecker(config, simulator)
-        lag_s = [joint.lag_s for joint in config.robot.joints[:5]]
-        self._decay = np.exp(-self._dt / np.array(lag_s))
+        lag_s = np.array([joint.lag_s for joint in config.robot.joints[:5]])
+        self._decays = [np.exp(-self._dt / (scale * lag_s)) for scale in self.settings.lag_scales]
         self._planner, self._dilation = None, 1.0
         if self.settings.planner == "curobo":
             from so101.kinematics.curobo_planner import CuroboPlanner  # optional, and seconds to import
@@ -192,7 +192,7 @@ class TransitPlanner:
         for clearance in self.settings.clearances_m:
             for via in candidates:
                 path = self._timed([q_from, *via, q_to])
-                if self.checker.free(self._followed(q_from, path), jaw, held, clearance):
+                if self._free(q_from, path, jaw, held, clearance):
                     return path
         return None
 
@@ -206,7 +206,7 @@ class TransitPlanner:
         reason = "no_plan"
         if points is not None:
             path = self._timed(list(points), self._dilation)
-            if self.checker.free(self._followed(q_from, path), jaw, held, min(self.settings.clearances_m)):
+            if self._free(q_from, path, jaw, held, min(self.settings.clearances_m)):
                 self._planned_count += 1
                 return path
             reason = "too_near"
@@ -259,13 +259,22 @@ class TransitPlanner:
         T[2, 3] += lift_m
         return self._ik.solve(q, T, self.settings.goal_iterations).q
 
-    def _followed(self, q_from: np.ndarray, path: np.ndarray) -> np.ndarray:
-        """Where the servos will really be, (n, 5): each joint follows its target as a first-order lag."""
+    def _free(
+        self, q_from: np.ndarray, path: np.ndarray, jaw: float, held: HeldObject | None, clearance_m: float
+    ) -> bool:
+        """Whether a path is free as servos of every lag will follow it."""
+        return all(
+            self.checker.free(self._followed(q_from, path, decay), jaw, held, clearance_m) for decay in self._decays
+        )
+
+    def _followed(self, q_from: np.ndarray, path: np.ndarray, decay: np.ndarray) -> np.ndarray:
+        """Where the servos will really be, (n, 5): each joint follows its target as a first-order lag whose error
+        shrinks by `decay` (5,) a frame."""
         rows, q = [], np.array(q_from)
         for target in path:
-            q = target + (q - target) * self._decay
+            q = target + (q - target) * decay
             rows.append(q)
-        rows.extend(target + (q - target) * self._decay**k for k in range(1, self.settings.min_frames))
+        rows.extend(target + (q - target) * decay**k for k in range(1, self.settings.min_frames))
         return np.array(rows)
 
     def _timed(self, corners: list[np.ndarray], speed_share: float = 1.0) -> np.ndarray:
