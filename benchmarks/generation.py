@@ -91,6 +91,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seeds", type=Path, help="seeds.hdf5 to use; five from the scripted operator when absent")
     parser.add_argument("--ablation", action="store_true")
+    parser.add_argument("--preset", help="of skillgen.yaml, e.g. randomised")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -102,10 +103,11 @@ def main() -> None:
         seeds = options.seeds
         if seeds is None:
             run = RunFolder(Path(folder))
-            make_seeds(load_config(overrides=base), run, SilentReporter(), options.workers)
+            make_seeds(load_config(preset=options.preset, overrides=base), run, SilentReporter(), options.workers)
             seeds = run.seeds
         for name, overrides in variants.items():
-            row = measure(load_config(overrides=[*base, *overrides]), seeds, options.attempts, options.workers)
+            config = load_config(preset=options.preset, overrides=[*base, *overrides])
+            row = measure(config, seeds, options.attempts, options.workers)
             report[name] = row
             failures = ", ".join(f"{cause} {n}" for cause, n in row["causes"].items() if cause != "success") or "none"
             interval = f"{row['wilson_95'][0]:.1%} .. {row['wilson_95'][1]:.1%}"

@@ -133,7 +133,7 @@ class SegmentPlanner:
                     target, wanted = turn @ target, turn @ wanted
                 yield target, wanted
             elif (axis := self._symmetry[subtask.object]) is not None and self.settings.grasp.turn:
-                turns = list(self._grasp_turns(target[segment.anchor], reference[:3, :3] @ axis))
+                turns = list(self._grasp_turns(wanted[segment.anchor], reference[:3, :3] @ axis))
                 for turn in turns:
                     yield turn @ target, turn @ wanted
                 if not turns:
@@ -156,8 +156,9 @@ class SegmentPlanner:
         return target, wanted
 
     def _grasp_turns(self, T_base_ee: np.ndarray, axis: np.ndarray) -> Iterator[np.ndarray]:
-        """(4, 4) motions of base-frame space that bring the grasp pose T_base_ee of an object with unit `axis` (3,) to
-        one that the arm serves: nearest dip first, on the side of the object where the seed had it, then the other."""
+        """(4, 4) motions of base-frame space that bring the grasp pose T_base_ee (as measured in the seed: the commands
+        also make up for gravity) of an object with unit `axis` (3,) to one that the arm serves: nearest
+        dip first, on the side of the object where the seed had it, then the other."""
         s = self.settings.grasp
         own_dip = np.arcsin(np.clip(-T_base_ee[2, 0], -1.0, 1.0))
         others = np.deg2rad(self._config.task.pinch.dips_deg)
@@ -212,11 +213,11 @@ class SegmentPlanner:
         jaw_now: float,
         held: HeldObject | None,
     ) -> PlannedSegment:
-        q_start = self._transits.goal(q_now, target[0])
+        q_start = self._transits.goal(q_now, target[0], self._finder.starts(target[0]))
         q = self._follow(target, q_start, held, segment)
         if held is not None and (lift := self._raise_needed(q, target, jaw_now, segment, subtask, held)):
             target, wanted = _raised(target, lift), _raised(wanted, lift)
-            q_start = self._transits.goal(q_now, target[0])
+            q_start = self._transits.goal(q_now, target[0], self._finder.starts(target[0]))
             q = self._follow(target, q_start, held, segment)
         jaw = self._jaw_with_room(q, segment, subtask, held)
         return PlannedSegment(segment, wanted, target[0], q, jaw)

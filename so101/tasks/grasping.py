@@ -106,23 +106,28 @@ class PinchFinder:
         lowest = point[2] + float((self._corners @ R[2]).min())
         position = point + max(0.0, self._table_m + self.settings.table_clearance_m - lowest) * UP
         T = make_pose(R, position)
-        q = self._solve(T, outward)
+        q = self._solve(T)
         return None if q is None else Pinch(T, q, dip_rad, flipped)
 
     def reachable(self, T_base_ee: np.ndarray) -> bool:
         """Whether the arm reaches a pose whose approach lies in its plane."""
-        return self._solve(T_base_ee, horizontal(T_base_ee[:3, 3] - [*self.pan_axis, T_base_ee[2, 3]])) is not None
+        return self._solve(T_base_ee) is not None
 
-    def _solve(self, T_base_ee: np.ndarray, outward: np.ndarray) -> np.ndarray | None:
-        """Joints (5,) rad within the tolerances, or None. The wrist roll follows from the pose; the others are
-        iterated from each posture."""
-        s = self.settings
+    def starts(self, T_base_ee: np.ndarray) -> list[np.ndarray]:
+        """Joints (5,) rad to start IK from for a pose whose approach lies in the arm's plane: pan and wrist roll follow
+        from the pose, the others are postures. Empty when the roll is beyond the joint's limits."""
+        outward = horizontal(T_base_ee[:3, 3] - [*self.pan_axis, T_base_ee[2, 3]])
         roll = self._roll(T_base_ee, outward)
         if roll is None:
-            return None
+            return []
         pan = -np.arctan2(outward[1], outward[0])
-        for posture in self._postures:
-            result = self._ik.solve(np.array([pan, *posture, roll]), T_base_ee, s.iterations)
+        return [np.array([pan, *posture, roll]) for posture in self._postures]
+
+    def _solve(self, T_base_ee: np.ndarray) -> np.ndarray | None:
+        """Joints (5,) rad within the tolerances, or None."""
+        s = self.settings
+        for start in self.starts(T_base_ee):
+            result = self._ik.solve(start, T_base_ee, s.iterations)
             if result.position_error_m < s.tolerance_m and result.rotation_error_rad < s.tolerance_rad:
                 return result.q
         return None
