@@ -41,6 +41,26 @@ class TransitConfig(Section):
     rounding_frames: int = Field(ge=1)
 
 
+class InitiationConfig(Section):
+    """With `probability`, a skill segment is entered by way of a perturbed start: up to `position_m` off along each
+    axis, turned about any axis by an angle of `turn_deg`. Starts out of reach or nearer than `clearance_m` to something
+    are drawn again, `redraws` times; then the nominal start it is."""
+
+    enabled: bool
+    probability: float = Field(ge=0, le=1)
+    position_m: float = Field(ge=0)
+    turn_deg: tuple[float, float]
+    clearance_m: float = Field(ge=0)
+    redraws: int = Field(ge=0)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> InitiationConfig:
+        low, high = self.turn_deg
+        if not 0 <= low <= high <= 180:
+            raise ValueError(f"turn_deg is [{low}, {high}]; two angles from 0 to 180, the smaller one first")
+        return self
+
+
 class SettleGate(Section):
     """Hold the target before every change of the jaw command until the arm has arrived, after it until the jaw has,
     and at the end of a transit until the hand is within `arrival_tolerance_m`."""
@@ -144,6 +164,7 @@ class SkillgenConfig(Section):
     max_frames_per_subtask: int = Field(ge=1)
     selection: SelectionConfig
     transit: TransitConfig
+    initiation: InitiationConfig
     gate: SettleGate
     grasp: GraspConfig
     place: PlaceConfig

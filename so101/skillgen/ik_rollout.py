@@ -20,6 +20,7 @@ from so101.sim.mujoco_sim import MujocoSimulator
 from so101.sim.randomisation import draw_randomisation, extra_placements
 from so101.skillgen import causes
 from so101.skillgen.causes import AttemptFailed
+from so101.skillgen.initiation import InitiationNoise
 from so101.skillgen.planning import PlannedSegment, SegmentPlanner
 from so101.skillgen.segment_pool import SegmentPool
 from so101.skillgen.selection import select_nearest
@@ -60,6 +61,7 @@ class AttemptRunner:
         self.ik = make_ik(config, self.simulator.kinematics)
         self.transits = TransitPlanner(config, self.simulator, self.ik)
         self.planner = SegmentPlanner(config, self.simulator, self.ik, self.transits)
+        self.initiation = InitiationNoise(config, self.simulator, self.transits)
         self.pool = SegmentPool(config, seeds, self.simulator.kinematics)
         self._home = np.array([joint.home_rad for joint in config.robot.joints])
         self._dt = self.simulator.control_dt
@@ -84,22 +86,25 @@ class AttemptRunner:
         self._transit_frames: list[list[int]] = []
         self.transits.start_attempt()
         state = sim.get_physics_state(env)
-        sources: list[str] = []
+        self._detours: list[dict[str, Any]] = []
+        self._sources: list[str] = []
         marks: list[list[Any]] = []
         cause, figures = "", {}
         try:
             for i, subtask in enumerate(self.task.subtasks):
                 first = len(self._record.q)
-                sources.append(self._run_subtask(i, subtask))
+                self._run_subtask(i, subtask)
                 marks.append([subtask.name, first, len(self._record.q)])
             for _ in range(self.settings.settle_frames):
                 self._send(self._command[ARM], self._command[5], noisy=False)
         except AttemptFailed as failure:
             cause, figures = failure.cause, failure.figures
         meta = {
-            "sources": sources, "subtasks": marks, "transits": self._transit_frames,
+            "sources": self._sources, "subtasks": marks, "transits": self._transit_frames,
             "randomisation": {"placements": draws, **randomisation}, "diagnostics": figures,
         }  # fmt: skip
+        if self.settings.initiation.enabled:
+            meta["initiation"] = self._detours
         if (counts := self.transits.planner_counts()) is not None:
             meta["planner"] = counts
         return self._finish(index, seed, state, cause, meta)
@@ -134,7 +139,7 @@ class AttemptRunner:
 
     # One subtask: select, plan, transit, replay
 
-    def _run_subtask(self, index: int, subtask: SubtaskConfig) -> str:
+    def _run_subtask(self, index: int, subtask: SubtaskConfig) -> None:
         sim, planner = self.simulator, self.planner
         objects = object_poses(sim, self._env)
         low, high = subtask.end_offset_frames
@@ -149,6 +154,7 @@ class AttemptRunner:
                 references[0], [c.T_base_obj for c in candidates], self.settings.selection, axis, self._rng
             )
         ]  # fmt: skip
+        self._sources.append(chosen.seed_name)
         held = held_object(sim, self._env, subtask.held) if subtask.held else None
         q_now, jaw_now = self._command[ARM].copy(), float(self._command[5])
         for plan in planner.plans(subtask, chosen, references, q_now, jaw_now, held, objects):
@@ -156,9 +162,13 @@ class AttemptRunner:
             jaw = float(plan.jaw_target[0]) if held is None else jaw_now
             path = self.transits.plan(q_now, plan.q[0], plan.T_start, jaw, held, objects)
             if path is not None:
-                self._transit(path, jaw, held)
+                detour = self.initiation.detour(self._rng, q_now, plan, jaw, held, objects)
+                for leg in (path,) if detour is None else (detour.out, detour.recovery):
+                    self._transit(leg, jaw, held)
+                if detour is not None:
+                    self._detours.append(detour.mark(subtask.name, *self._transit_frames[-2:]))
                 self._replay(subtask, plan, held)
-                return chosen.seed_name
+                return
         raise AttemptFailed(causes.RACK_COLLISION)
 
     def _transit(self, path: np.ndarray, jaw: float, held: HeldObject | None) -> None:
