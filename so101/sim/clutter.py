@@ -15,6 +15,7 @@ from so101.sim.bake import T_world_base
 from so101.tasks.placement import placed_pose
 
 _UP = np.array([0.0, 0.0, 1.0])
+_latest_areas: tuple[Config, list[tuple[np.ndarray, np.ndarray]]] | None = None
 _TURN_STEP_RAD = 0.25  # ranges of turns are looked at this finely: a corner moves 1 % of its radius between two steps
 
 
@@ -34,7 +35,7 @@ def draw_distractors(config: Config, rng: np.random.Generator) -> dict[str, list
     count = int(rng.random() * (len(names) + 1))
     order = rng.permutation(len(names))
     places = rng.random((len(names), settings.tries, 4))
-    taken = start_areas(config)
+    taken = list(start_areas(config))
     T_base_world = invert_pose(T_world_base(config))
     poses = {}
     for i in order[:count].tolist():
@@ -56,10 +57,14 @@ def draw_distractors(config: Config, rng: np.random.Generator) -> dict[str, list
 
 def start_areas(config: Config) -> list[tuple[np.ndarray, np.ndarray]]:
     """Rectangles in the world, low (2,) and high (2,), that hold each object of the task at every start it can have."""
-    return [
-        _start_area(placement, corners(config.scene.props[placement.prop]))
-        for placement in config.task.active.objects.values()
-    ]
+    global _latest_areas
+    if _latest_areas is None or _latest_areas[0] is not config:  # the same for every attempt of a run
+        areas = [
+            _start_area(placement, corners(config.scene.props[placement.prop]))
+            for placement in config.task.active.objects.values()
+        ]
+        _latest_areas = config, areas
+    return _latest_areas[1]
 
 
 def corners(prop: PropConfig) -> np.ndarray:

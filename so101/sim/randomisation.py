@@ -54,7 +54,8 @@ def draw_randomisation(config: Config, rng: np.random.Generator) -> dict[str, An
             for name, ranges in settings.statics.items()
         }
     physics["racked"] = _draw_racked(config, child_generator(root, "racked"))
-    physics["distractors"] = draw_distractors(config, child_generator(root, "distractors")) if settings.distractors else {}
+    distractors = child_generator(root, "distractors")
+    physics["distractors"] = draw_distractors(config, distractors) if settings.distractors else {}
     if settings.objects:
         there = {*config.task.active.objects, *physics["racked"], *physics["distractors"]}
         physics["objects"] = {
