@@ -12,6 +12,7 @@ import pytest
 from so101.config import Config, load_config
 from so101.errors import ConfigError, SimulationError
 from so101.geometry import invert_pose, make_pose, pose_from_pos_quat, pose_to_pos_quat, rotation_about_axis
+from so101.pipeline.record import stage_of_setting
 from so101.sim.bake import T_world_base, add_prop, bake
 from so101.sim.clutter import corners, footprint_radius, start_areas
 from so101.sim.mujoco_sim import MujocoSimulator
@@ -354,3 +355,15 @@ def test_draws_of_another_scene_are_refused(config, sim, vial_config, full):
 def test_impossible_ranges_are_refused(override, text):
     with pytest.raises(ConfigError, match=text):
         load_config(overrides=[f"scene.randomisation.{override}"])
+
+
+def test_ranges_belong_to_the_stage_whose_files_they_decide():
+    """So that a run is not continued with others; seeds do not depend on them."""
+    assert stage_of_setting("scene.randomisation.joints.friction.scale") == "generate"
+    assert stage_of_setting("scene.physics.substeps") == "seeds"
+    assert stage_of_setting("render.randomisation.exposure_ev") == "render"
+
+
+def test_without_randomisation_is_the_configuration_as_it_was(config, vial_config):
+    assert config.without_randomisation == vial_config
+    assert vial_config.without_randomisation is vial_config
