@@ -63,7 +63,8 @@ class InitiationConfig(Section):
 
 class SettleGate(Section):
     """Hold the target before every change of the jaw command until the arm has arrived, after it until the jaw has,
-    and at the end of a transit until the hand is within `arrival_tolerance_m`."""
+    at the end of a transit until the hand is within `arrival_tolerance_m`, and on the way while it is more than
+    `max_lag_m` behind."""
 
     enabled: bool
     position_tolerance_m: float = Field(gt=0)
@@ -75,6 +76,7 @@ class SettleGate(Section):
     worth_keeping: float = Field(gt=0, le=1)
     gripper_change_rad: float = Field(gt=0)
     arrival_tolerance_m: float = Field(gt=0)
+    max_lag_m: float = Field(gt=0)
     jaw_tolerance_rad: float = Field(gt=0)
     jaw_speed_tolerance_rad_s: float = Field(gt=0)
     jaw_still_frames: int = Field(ge=1)
@@ -174,3 +176,13 @@ class SkillgenConfig(Section):
     smoothing: SmoothingConfig
     keep: Literal["strict", "geometric"]
     presets: dict[str, dict[str, Any]]
+
+    @model_validator(mode="after")
+    def _near_enough_to_see(self) -> SkillgenConfig:
+        widest = max(self.transit.clearances_m)
+        if self.initiation.clearance_m > widest:
+            raise ValueError(
+                f"initiation.clearance_m is {self.initiation.clearance_m}; at most the widest of "
+                f"transit.clearances_m, {widest}: farther off nothing is looked for"
+            )
+        return self

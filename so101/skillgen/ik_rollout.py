@@ -177,10 +177,12 @@ class AttemptRunner:
         for t, q in enumerate(path):
             self._offset *= 1.0 - self.settings.gate.correction_gain
             self._send(q, jaws[t], noisy=True)
+            if self.settings.gate.enabled:
+                self._arrive(q, self.settings.gate.max_lag_m)
             if held is not None and t % self.settings.held_check_frames == 0:
                 self._check_held(held.name, causes.DROPPED)
         if self.settings.gate.enabled:
-            self._arrive(path[-1])
+            self._arrive(path[-1], self.settings.gate.arrival_tolerance_m)
         self._transit_frames.append([first, len(self._record.q)])
 
     def _replay(self, subtask: SubtaskConfig, plan: PlannedSegment, held: HeldObject | None) -> None:
@@ -237,12 +239,12 @@ class AttemptRunner:
         if first is None or distance > gate.worth_keeping * first:
             self._offset = offset_before
 
-    def _arrive(self, q_hold: np.ndarray) -> None:
-        """Hold, noise-free, until the measured hand is about where it should be: a slow arm cuts corners otherwise."""
-        gate, wanted = self.settings.gate, self.simulator.fk(q_hold)[:3, 3]
-        for _ in range(gate.max_frames):
-            distance = np.linalg.norm(self.simulator.ee_pose(self._env)[:3, 3] - wanted)
-            if distance < gate.arrival_tolerance_m:
+    def _arrive(self, q_hold: np.ndarray, tolerance_m: float) -> None:
+        """Hold, noise-free, until the measured hand is within the tolerance of where it should be: a slow arm cuts
+        corners otherwise."""
+        wanted = self.simulator.fk(q_hold)[:3, 3]
+        for _ in range(self.settings.gate.max_frames):
+            if np.linalg.norm(self.simulator.ee_pose(self._env)[:3, 3] - wanted) < tolerance_m:
                 return
             self._send(q_hold, self._command[5], noisy=False)
 

@@ -69,7 +69,7 @@ class InitiationNoise:
                 q = self._transits.goal(plan.q[0], self._perturbed(T_nominal, rng))
             except AttemptFailed:  # out of reach
                 continue
-            if not self._stands_free(q, jaw, held, objects):
+            if not self.stands_free(q, jaw, held, objects):
                 continue
             T = self._simulator.fk(q)
             out = self._transits.plan(q_now, q, T, jaw, held, objects)
@@ -90,7 +90,7 @@ class InitiationNoise:
         turn = rotation_about_axis(axis / np.linalg.norm(axis), np.deg2rad(rng.uniform(*s.turn_deg)))
         return make_pose(turn @ T_base_ee[:3, :3], T_base_ee[:3, 3] + shift)
 
-    def _stands_free(self, q: np.ndarray, jaw: float, held: HeldObject | None, objects: dict[str, np.ndarray]) -> bool:
+    def stands_free(self, q: np.ndarray, jaw: float, held: HeldObject | None, objects: dict[str, np.ndarray]) -> bool:
         """Whether arm and held object keep `clearance_m` to everything at joints q (5,)."""
         checker = self._transits.checker
         checker.start(objects)
