@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from so101.config import Config
-from so101.config.task import TaskDefinition
 from so101.datasets.demo import Demo, list_demos, load_demo
 from so101.datasets.seeds_hdf5 import read_seeds
 from so101.errors import DataError
@@ -29,6 +28,7 @@ from so101.evaluation.statistics import (
 )
 from so101.geometry import make_pose, rotation_about_axis
 from so101.pipeline.run_folder import RunFolder
+from so101.tasks.success import judge_object
 from so101.trajectory.smoothing import kept_indices
 
 SOURCES = ("seeds", "generated", "verified")
@@ -183,7 +183,7 @@ def _read_attempts(config: Config, run: RunFolder, fk: ForwardKinematics, summar
                     loose_causes.append(causes[-1])
             for subtask, source in zip(subtask_names(demo, config), demo.meta.get("sources", []), strict=False):
                 uses[subtask].append((str(source), demo.strict))
-            _add_starts(demo, task, T_world_base, starts)
+            _add_starts(config, demo, T_world_base, starts)
             if folder == run.generated:
                 summary.statistics["generated"].append(trajectory_statistics(demo.q, demo.q_target, demo.fps, fk))
                 summary.frames["generated"] = summary.frames.get("generated", 0) + demo.num_frames
@@ -205,19 +205,24 @@ def subtask_names(demo: Demo, config: Config) -> list[str]:
     return done + [subtask.name for subtask in config.task.active.subtasks if subtask.name not in done]
 
 
-def _add_starts(demo: Demo, task: TaskDefinition, T_world_base: np.ndarray, starts: dict[str, Starts]) -> None:
-    """One attempt into the starts of its objects. What stopped in a subtask of other objects says nothing about the
-    start of one that is moved; what stands may have been in the way."""
+def _add_starts(config: Config, demo: Demo, T_world_base: np.ndarray, starts: dict[str, Starts]) -> None:
+    """One attempt into the starts of its objects. Of one that is moved it tells whether that object got where it
+    belongs, and nothing when it stopped in a subtask of others; what stands may always have been in the way."""
+    task = config.task.active
     stopped = failed_subtask(demo, task)
     for name, began in starts.items():
         if name not in demo.objects or not demo.num_frames:
             continue
-        if stopped is not None and is_moved(name, task) and name not in (stopped.object, stopped.held):
-            began.elsewhere += 1
-            continue
+        success = demo.strict
+        if not success and is_moved(name, task):
+            if stopped is not None and name not in (stopped.object, stopped.held):
+                began.elsewhere += 1
+                continue
+            if stopped is None and name in task.success.objects:
+                success = judge_object(config, demo.objects, demo.q, name)[0].strict
         began.offsets.append(start_offset(demo.objects[name][0], task.objects[name], T_world_base))
-        began.success.append(demo.strict)
-        began.causes.append("" if demo.strict else demo.cause or "unknown")
+        began.success.append(success)
+        began.causes.append("" if success else demo.cause or "unknown")
 
 
 def _read_verified(run: RunFolder, fk: ForwardKinematics, summary: RunSummary, advance) -> tuple[int | None, int]:

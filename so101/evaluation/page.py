@@ -268,8 +268,9 @@ def _starts(summary: RunSummary, config: Config) -> str:
     return section(
         "starts",
         title,
-        "Where the objects stood when an attempt began, in world, and whether it became a strict success. A policy "
-        "will not have seen the cells without one. Headings are relative to the nominal pose.",
+        "Where the objects stood when an attempt began, in world, and whether it became a strict success (of several "
+        "objects that are moved, each its own). A policy will not have seen the cells without one. Headings are "
+        "relative to the nominal pose.",
         legend
         + f'<div class="figures">{figures}</div>'
         + (f'<p class="note">{notes}</p>' if notes else "")

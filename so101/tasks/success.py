@@ -64,7 +64,7 @@ def judge(config: Config, objects: Mapping[str, np.ndarray], q: np.ndarray) -> V
     success = config.task.active.success
     verdicts, taken = [], []
     for name in success.objects:
-        verdict, opening = _judge_one(config, objects, q, name)
+        verdict, opening = judge_object(config, objects, q, name)
         verdicts.append(verdict)
         taken.append(opening)
     worst = min(verdicts, key=lambda v: (v.strict, v.geometric, -v.axis_distance_m))
@@ -75,7 +75,7 @@ def judge(config: Config, objects: Mapping[str, np.ndarray], q: np.ndarray) -> V
     )
 
 
-def _judge_one(config: Config, objects: Mapping[str, np.ndarray], q: np.ndarray, name: str) -> tuple[Verdict, int]:
+def judge_object(config: Config, objects: Mapping[str, np.ndarray], q: np.ndarray, name: str) -> tuple[Verdict, int]:
     """Verdict of one object and the index of the opening it is nearest to."""
     success = config.task.active.success
     strict, loose = success.strict, success.geometric

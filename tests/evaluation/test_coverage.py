@@ -18,10 +18,11 @@ from so101.evaluation.coverage import (
     source_skew,
     turning_point,
 )
-from so101.evaluation.statistics import SourceUse, StartOffset
+from so101.evaluation.statistics import SourceUse, StartOffset, start_offset
+from so101.geometry import make_pose, pose_from_pos_quat, pose_to_pos_quat
 from so101.pipeline.run_folder import RunFolder
 
-from .factory import make_demo, start_pose
+from .factory import make_demo, start_pose, world_base
 
 seeds = st.integers(0, 10_000)
 
@@ -81,10 +82,6 @@ def test_turning_point_is_where_an_object_stays(config):
     definition = config.task.active.model_copy(update={"objects": {"rack": placement}})
     tasks = config.task.model_copy(update={"tasks": {config.task.name: definition}})
     turned = config.model_copy(update={"task": tasks})
-    from so101.evaluation.statistics import start_offset
-
-    from .factory import world_base
-
     for yaw in (-0.4, 0.0, 0.3):
         offset = start_offset(start_pose(turned, "rack", yaw=yaw), placement, world_base(config))
         assert offset == pytest.approx((0.0, 0.0, yaw), abs=1e-9)
@@ -133,6 +130,20 @@ def test_an_attempt_counts_for_the_objects_it_tells_about(three, fk, tmp_path):
         "grasp_2": [("demo_0", 3, 1)],
         "place_2": [("demo_0", 3, 1)],
     }
+
+
+def test_of_several_only_those_that_are_not_where_they_belong_failed(three, fk, tmp_path):
+    demo = attempt(three, 0, 4, "not_inserted")
+    success = three.task.active.success
+    rack = pose_from_pos_quat(demo.objects["rack"][-1])
+    height = 0.5 * (success.strict.min_height_m + success.strict.max_height_m)
+    seated = make_pose(np.eye(3), rack[:3, 3] + rack[:3, :3] @ [*success.openings_m[2], height])
+    vial = np.concatenate([demo.objects["vial_1"][:1], np.tile(pose_to_pos_quat(seated), (demo.num_frames - 1, 1))])
+    q = demo.q.copy()
+    q[-20:, 5] = 1.0
+    save_demo(tmp_path / "failed", demo.replace(q=q, objects={**demo.objects, "vial_1": vial}))
+    found = {one.name: one.success.tolist() for one in collect(three, RunFolder(tmp_path), fk).coverage}
+    assert found == {"vial_1": [True], "vial_2": [False], "rack": [False]}
 
 
 def test_failed_subtask_is_the_first_unfinished(three):
