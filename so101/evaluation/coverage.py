@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from so101.evaluation.statistics import (
 )
 from so101.geometry import rotation_from_quat
 
+YawsServed = Callable[[tuple[float, float], tuple[float, float]], float]  # x and y limits, m, to a share
 _TOLERANCE = 1e-6  # m and rad: a start drawn at the end of its range is in it
 
 
@@ -196,9 +197,12 @@ def source_skew(uses: Sequence[SourceUse]) -> SourceSkew:
 
 
 def coverage_numbers(
-    objects: Sequence[ObjectCoverage], usage: dict[str, list[SourceUse]], settings: ReportConfig
+    objects: Sequence[ObjectCoverage],
+    usage: dict[str, list[SourceUse]],
+    settings: ReportConfig,
+    yaws_served: YawsServed | None = None,
 ) -> dict[str, Any]:
-    """The `coverage` part of report.json."""
+    """The `coverage` part of report.json. `yaws_served` tells of the position cells of moved objects what IK serves."""
     return {
         "low_share": settings.coverage_low_share,
         "objects": {
@@ -207,8 +211,8 @@ def coverage_numbers(
                 "starts": len(coverage.success),
                 "outside_ranges": int((~coverage.inside).sum()),
                 "ended_elsewhere": coverage.elsewhere,
-                "position": _grid_numbers(coverage.position, settings),
-                "heading": _grid_numbers(coverage.heading, settings),
+                "position": _grid_numbers(coverage.position, settings, yaws_served if coverage.moved else None),
+                "heading": _grid_numbers(coverage.heading, settings, None),
             }
             for coverage in objects
         },
@@ -216,7 +220,7 @@ def coverage_numbers(
     }
 
 
-def _grid_numbers(grid: Grid, settings: ReportConfig) -> dict[str, Any]:
+def _grid_numbers(grid: Grid, settings: ReportConfig, yaws_served: YawsServed | None) -> dict[str, Any]:
     def limits(cell: Cell) -> dict[str, tuple[float, float]]:
         rounded = (tuple(round(value, 6) for value in limit) for limit in cell.limits)
         return dict(zip(grid.axes, rounded, strict=True))
@@ -234,6 +238,7 @@ def _grid_numbers(grid: Grid, settings: ReportConfig) -> dict[str, Any]:
                 "succeeded": cell.succeeded,
                 "interval": cell.interval(settings.confidence),
                 "causes": cell.causes,
+                "yaws_served": None if yaws_served is None else yaws_served(*cell.limits),
             }
             for cell in grid.low(settings.coverage_low_share, settings.confidence)
         ],

@@ -104,7 +104,7 @@ def render_page(
     parts = [
         ("pipeline", "Pipeline", _pipeline(summary, config)),
         ("causes", "Causes of failure", _causes(summary)),
-        ("starts", "Start poses", _starts(summary, config)),
+        ("starts", "Start poses", _starts(summary, config, maps)),
         ("workspace", "Workspace", _workspace(maps)),
         ("trajectories", "Trajectories", _trajectories(summary)),
         ("sources", "Sources", _sources(summary, config)),
@@ -240,7 +240,7 @@ def _causes(summary: RunSummary) -> str:
     return section("causes", "Causes of failure", lead, f'<div class="two">{halves}</div>')
 
 
-def _starts(summary: RunSummary, config: Config) -> str:
+def _starts(summary: RunSummary, config: Config, maps: Workspace | None) -> str:
     title = "Coverage of start poses"
     if not summary.coverage:
         body = not_run("generate") if summary.attempts is None else "<p>No attempt tells its start poses.</p>"
@@ -275,7 +275,7 @@ def _starts(summary: RunSummary, config: Config) -> str:
         + f'<div class="figures">{figures}</div>'
         + (f'<p class="note">{notes}</p>' if notes else "")
         + table
-        + _low_cells(summary.coverage, settings),
+        + _low_cells(summary.coverage, settings, maps),
     )
 
 
@@ -326,11 +326,16 @@ def _left_out(coverage: ObjectCoverage) -> str:
     return f"Not in the cells of {escape(coverage.name)}: {' and '.join(parts)}." if parts else ""
 
 
-def _low_cells(coverages: Sequence[ObjectCoverage], settings: ReportConfig) -> str:
+def _low_cells(coverages: Sequence[ObjectCoverage], settings: ReportConfig, maps: Workspace | None) -> str:
     """Table of the cells with too few successes."""
+
+    def served(coverage: ObjectCoverage, grid: Grid, cell: Cell) -> float | None:
+        known = maps is not None and coverage.moved and grid is coverage.position
+        return maps.table.yaw_share_in(*cell.limits) if known else None
+
     share, confidence = settings.coverage_low_share, settings.confidence
     rows = [
-        _low_row(coverage.name, grid, cell, confidence)
+        _low_row(coverage.name, grid, cell, confidence, served(coverage, grid, cell))
         for coverage in coverages
         for grid in (coverage.position, coverage.heading)
         for cell in grid.low(share, confidence)
@@ -340,6 +345,7 @@ def _low_cells(coverages: Sequence[ObjectCoverage], settings: ReportConfig) -> s
         return f"{title}<p>None of the cells that were tried.</p>"
     heads = '<th scope="col">Object</th><th scope="col">Cell</th><th scope="col" class="num">Successes / attempts</th>'
     heads += f'<th scope="col">{_whole_percent(confidence)} Wilson</th><th scope="col">Causes</th>'
+    heads += '<th scope="col">Yaws the arm serves</th>'
 
     def table(part: list[str]) -> str:
         body = f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(part)}</tbody></table>"
@@ -350,7 +356,7 @@ def _low_cells(coverages: Sequence[ObjectCoverage], settings: ReportConfig) -> s
     return text + (f"<details><summary>{len(rest)} more</summary>{table(rest)}</details>" if rest else "")
 
 
-def _low_row(name: str, grid: Grid, cell: Cell, confidence: float) -> str:
+def _low_row(name: str, grid: Grid, cell: Cell, confidence: float, yaws_served: float | None) -> str:
     parts = []
     for axis, (low, high) in zip(grid.axes, cell.limits, strict=True):
         label, _, unit = axis.rpartition("_")
@@ -360,7 +366,7 @@ def _low_row(name: str, grid: Grid, cell: Cell, confidence: float) -> str:
     return (
         f'<tr><th scope="row">{escape(name)}</th><td>{", ".join(parts)}</td>'
         f'<td class="num">{cell.succeeded} / {cell.tried}</td><td>{span(*cell.interval(confidence))}</td>'
-        f"<td>{causes}</td></tr>"
+        f"<td>{causes}</td><td>{'' if yaws_served is None else percent(yaws_served)}</td></tr>"
     )
 
 

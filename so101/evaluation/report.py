@@ -73,7 +73,9 @@ def report_numbers(summary: RunSummary, settings: ReportConfig, maps: Workspace 
         "replay_causes": dict(summary.replay_causes),
         "frames": summary.frames,
         "sources": {name: [use._asdict() for use in uses] for name, uses in summary.usage.items()},
-        "coverage": coverage_numbers(summary.coverage, summary.usage, settings),
+        "coverage": coverage_numbers(
+            summary.coverage, summary.usage, settings, maps.table.yaw_share_in if maps else None
+        ),
         "workspace": {area.name: area_numbers(maps, area) for area in maps.areas} if maps else None,
         "trajectories": {
             source: {

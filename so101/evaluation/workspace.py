@@ -62,13 +62,17 @@ class TableMap:
         """(NX, NY) bool."""
         return self.yaw_share > 0
 
-    def within(self, area: StartArea) -> np.ndarray:
-        """(NX, NY) bool: cells with their middle in the area; of an area smaller than that, the cell nearest to its
+    def yaw_share_in(self, x_m: tuple[float, float], y_m: tuple[float, float]) -> float:
+        """Mean share of the yaws that are served in a rectangle of world."""
+        return float(self.yaw_share[self.within(x_m, y_m)].mean())
+
+    def within(self, x_m: tuple[float, float], y_m: tuple[float, float]) -> np.ndarray:
+        """(NX, NY) bool: cells with their middle in a rectangle of world; of a smaller one, the cells nearest to its
         middle."""
         x, y = np.meshgrid(_middles(self.x_edges), _middles(self.y_edges), indexing="ij")
-        inside = (x >= area.x_m[0]) & (x <= area.x_m[1]) & (y >= area.y_m[0]) & (y <= area.y_m[1])
+        inside = (x >= x_m[0]) & (x <= x_m[1]) & (y >= y_m[0]) & (y <= y_m[1])
         if not inside.any():
-            away = np.hypot(x - np.mean(area.x_m), y - np.mean(area.y_m))
+            away = np.hypot(x - np.mean(x_m), y - np.mean(y_m))
             inside = away == away.min()
         return inside
 
@@ -161,7 +165,7 @@ def workspace_numbers(maps: Workspace) -> dict[str, Any]:
 def area_numbers(maps: Workspace, area: StartArea) -> dict[str, Any]:
     """What the cells of a start area have, as JSON values."""
     table = maps.table
-    inside = table.within(area)
+    inside = table.within(area.x_m, area.y_m)
     reached = inside & table.reached
     numbers: dict[str, Any] = {
         "moved": area.moved,
@@ -169,7 +173,7 @@ def area_numbers(maps: Workspace, area: StartArea) -> dict[str, Any]:
         "y_m": area.y_m,
         "cells": int(inside.sum()),
         "reached": int(reached.sum()),
-        "yaw_share": float(table.yaw_share[inside].mean()),
+        "yaw_share": table.yaw_share_in(area.x_m, area.y_m),
         "dips_deg": None,
         "limit_margin": None,
         "nearest_joint": None,

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from so101.cli import app as program
 from so101.config import load_config
+from so101.datasets.demo import save_demo
 from so101.errors import ConfigError
 from so101.evaluation.maps import pictures, standalone
 from so101.evaluation.report import write_report
@@ -28,6 +29,8 @@ from so101.kinematics import ArmKinematics, make_ik
 from so101.pipeline.progress import SilentReporter
 from so101.pipeline.run_folder import RunFolder
 from so101.tasks.grasping import PinchFinder
+
+from .factory import make_demo
 
 # Coarse, with two approaches: a second instead of four.
 COARSE = [
@@ -193,6 +196,18 @@ def test_page_shows_the_maps_or_says_how(coarse, tmp_path):
     write_report(without, run, SilentReporter(), 1)
     assert "./twin workspace" in (run.report / "index.html").read_text()
     assert json.loads((run.report / "report.json").read_text())["workspace"] is None
+
+
+def test_cells_that_fail_are_told_what_ik_serves_there(coarse, maps, tmp_path):
+    run = RunFolder(tmp_path / "run")
+    for index in range(6):
+        save_demo(run.failed, make_demo(coarse, index, cause="grasp_missed"))
+    write_report(coarse, run, SilentReporter(), 1)
+    objects = json.loads((run.report / "report.json").read_text())["coverage"]["objects"]
+    low = objects["vial"]["position"]["low"]
+    assert low and all(c["yaws_served"] == maps.table.yaw_share_in(c["x_m"], c["y_m"]) == 1.0 for c in low)
+    assert all(cell["yaws_served"] is None for cell in objects["rack"]["position"]["low"])
+    assert "Yaws the arm serves" in (run.report / "index.html").read_text()
 
 
 def test_command_writes_cells_and_pictures(coarse, maps, tmp_path, capsys):
