@@ -80,7 +80,14 @@ def synthetic_demo(config: Config, index: int, num_frames: int) -> Demo:
 
 def start_worker(config: Config) -> None:
     global _renderer
+    stop_worker()
     _renderer = StateRenderer(config)
+
+
+def stop_worker() -> None:
+    """Where there is one worker it is this process."""
+    if _renderer is not None:
+        _renderer.close()
 
 
 def timed_job(job: tuple[Demo, RunFolder]) -> tuple[int, float, float, float]:
@@ -208,6 +215,7 @@ def main() -> int:
             for path in scratch.glob("*.[pm][np][g4]"):
                 shutil.copy(path, arguments.pictures)
     finally:
+        stop_worker()
         shutil.rmtree(scratch)
     for key, value in figures.items():
         bar = f"   (bar {BARS[key]:g})" if key in BARS else ""
