@@ -104,10 +104,11 @@ class GraspConfig(Section):
 
 class NeighboursConfig(Section):
     """The jaw opens no wider than keeps `clearance_m` to objects that are not handled: at most one of `jaw_limits_rad`,
-    widest first."""
+    widest first. When there is no other way to put something down, they may be pushed by `give_m`."""
 
     enabled: bool
     clearance_m: float = Field(ge=0)
+    give_m: float = Field(ge=0)
     jaw_limits_rad: list[float]
     check_stride: int = Field(ge=1)
 
