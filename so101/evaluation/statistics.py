@@ -16,6 +16,7 @@ import numpy as np
 
 from so101.config.task import PlacementConfig
 from so101.geometry import pose_from_pos_quat, rotation_from_quat
+from so101.geometry.frames import world_from_base
 
 ARM = slice(0, 5)  # joint order of robot.yaml: five arm joints, then the jaw
 ForwardKinematics = Callable[[np.ndarray], np.ndarray]  # (T, 6) rad to (T, 4, 4) T_base_ee
@@ -112,7 +113,7 @@ def start_offset(pose_base: np.ndarray, placement: PlacementConfig, T_world_base
     Position is compared at the point that yaw turns about. Heading is the turn about world z that is left when the
     tilt is taken out of the rotation between the two (its swing-twist twist), in (-pi, pi].
     """
-    T_world_obj = T_world_base @ pose_from_pos_quat(pose_base)
+    T_world_obj = world_from_base(T_world_base, pose_from_pos_quat(pose_base))
     R_world_nominal = rotation_from_quat(np.array(placement.quat_wxyz))
     pivot = np.array(placement.yaw_center_m)  # in the object frame
     delta = T_world_obj[:3, 3] + T_world_obj[:3, :3] @ pivot - np.array(placement.position_m) - R_world_nominal @ pivot

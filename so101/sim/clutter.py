@@ -10,7 +10,8 @@ from so101.config import Config
 from so101.config.ranges import between
 from so101.config.scene import DistractorArea, PropConfig
 from so101.config.task import PlacementConfig
-from so101.geometry import invert_pose, make_pose, pose_from_pos_quat, pose_to_pos_quat, rotation_about_axis
+from so101.geometry import make_pose, pose_from_pos_quat, pose_to_pos_quat, rotation_about_axis
+from so101.geometry.frames import base_from_world
 from so101.sim.bake import T_world_base
 from so101.tasks.placement import placed_pose
 
@@ -36,7 +37,7 @@ def draw_distractors(config: Config, rng: np.random.Generator) -> dict[str, list
     order = rng.permutation(len(names))
     places = rng.random((len(names), settings.tries, 4))
     taken = list(start_areas(config))
-    T_base_world = invert_pose(T_world_base(config))
+    base = T_world_base(config)
     poses = {}
     for i in order[:count].tolist():
         prop = config.scene.props[config.distractors[names[i]].prop]
@@ -49,7 +50,7 @@ def draw_distractors(config: Config, rng: np.random.Generator) -> dict[str, list
             low, high = position[:2] - radius, position[:2] + radius
             if all(_gap(low, high, *other) >= settings.gap_m for other in taken):
                 T_world_obj = make_pose(rotation_about_axis(_UP, between((-np.pi, np.pi), u[3])), position)
-                poses[names[i]] = pose_to_pos_quat(T_base_world @ T_world_obj).tolist()
+                poses[names[i]] = pose_to_pos_quat(base_from_world(base, T_world_obj)).tolist()
                 taken.append((low, high))
                 break
     return {name: poses[name] for name in names if name in poses}

@@ -8,7 +8,8 @@ import numpy as np
 from so101.config import Config
 from so101.config.render import LightConfig, MaterialConfig
 from so101.geometry import make_pose, pose_to_pos_quat
-from so101.sim.cameras import base_from_world
+from so101.geometry.frames import base_from_world
+from so101.sim.bake import T_world_base
 
 OBJECT_MATERIAL = "so101_object"
 ROOM = "room"
@@ -53,7 +54,7 @@ def _add_room(spec: mujoco.MjSpec, config: Config) -> None:
         if texture.type == mujoco.mjtTexture.mjTEXTURE_SKYBOX:
             spec.delete(texture)  # it fills the whole frame before anything hides it
     room = config.render.room
-    T_base_room = base_from_world(config, make_pose(np.eye(3), np.array(room.center_m)))
+    T_base_room = base_from_world(T_world_base(config), make_pose(np.eye(3), np.array(room.center_m)))
     pose = pose_to_pos_quat(T_base_room)
     body = spec.worldbody.add_body(name=ROOM, pos=pose[:3], quat=pose[3:])
     half, high, thick = room.half_width_m, room.height_m / 2, 0.01
@@ -106,4 +107,4 @@ def _set_gloss(material: mujoco.MjsMaterial, values: MaterialConfig) -> None:
 
 
 def _point_in_base(config: Config, point_world: tuple[float, float, float]) -> np.ndarray:
-    return base_from_world(config, make_pose(np.eye(3), np.array(point_world)))[:3, 3]
+    return base_from_world(T_world_base(config), make_pose(np.eye(3), np.array(point_world)))[:3, 3]

@@ -13,6 +13,7 @@ import numpy as np
 
 from so101.config import Config
 from so101.errors import SimulationError
+from so101.geometry.frames import world_from_base
 from so101.kinematics.arm import ArmKinematics
 from so101.sim.bake import T_world_base as configured_base
 from so101.sim.bake import baked_model
@@ -177,7 +178,7 @@ class MujocoSimulator:
 
     def world_pose(self, env: int, T_base_x: np.ndarray) -> np.ndarray:
         """(..., 4, 4) pose in base to the world of environment `env`."""
-        return self.T_world_base[env] @ T_base_x
+        return world_from_base(self.T_world_base[env], T_base_x)
 
     def render(self, env: int, camera: str) -> np.ndarray:
         from so101.rendering.renderer import FrameRenderer

@@ -11,7 +11,8 @@ import numpy as np
 from so101.config import Config
 from so101.config.scene import PropConfig
 from so101.errors import SimulationError
-from so101.geometry import invert_pose, make_pose, pose_to_pos_quat, rotation_about_axis
+from so101.geometry import make_pose, pose_to_pos_quat, rotation_about_axis
+from so101.geometry.frames import base_from_world
 from so101.sim.bake import T_world_base, add_prop
 from so101.sim.servo import set_servo
 
@@ -114,7 +115,7 @@ class ModelRandomiser:
         body = self._body(name)
         position = np.array(self._config.scene.static_positions_m[name]) + [draw["x_m"], draw["y_m"], 0.0]
         T_world_static = make_pose(rotation_about_axis(_UP, draw["yaw_rad"]), position)
-        pose = pose_to_pos_quat(invert_pose(T_world_base(self._config)) @ T_world_static)
+        pose = pose_to_pos_quat(base_from_world(T_world_base(self._config), T_world_static))
         model.body_pos[body], model.body_quat[body] = pose[:3], pose[3:]
 
     def _body(self, name: str) -> int:

@@ -10,7 +10,8 @@ import numpy as np
 from so101.config import Config
 from so101.config.scene import PropConfig
 from so101.config.task import PlacementConfig
-from so101.geometry import invert_pose, make_pose, pose_from_pos_quat, pose_to_pos_quat, rotation_about_axis
+from so101.geometry import make_pose, pose_from_pos_quat, pose_to_pos_quat, rotation_about_axis
+from so101.geometry.frames import base_from_world
 from so101.kinematics import make_ik
 from so101.kinematics.arm import ArmKinematics
 from so101.sim.bake import T_world_base
@@ -45,7 +46,7 @@ def draw_placements(config: Config, rng: np.random.Generator) -> tuple[dict[str,
         objects: name -> (7,) position m and quaternion w x y z in base.
         draws: name -> the increments drawn, for the demo's record.
     """
-    T_base_world = invert_pose(T_world_base(config))
+    base = T_world_base(config)
     placements = config.task.active.objects
     for _ in range(config.task.max_redraws + 1):
         draws = {name: _draw(placement, rng, _RANGES) for name, placement in placements.items()}
@@ -53,14 +54,14 @@ def draw_placements(config: Config, rng: np.random.Generator) -> tuple[dict[str,
         poses = {name: placed_pose(placement, draws[name]) for name, placement in placements.items()}
         if not overlapping(config, poses):
             break
-    return {name: pose_to_pos_quat(T_base_world @ pose) for name, pose in poses.items()}, draws
+    return {name: pose_to_pos_quat(base_from_world(base, pose)) for name, pose in poses.items()}, draws
 
 
 def nominal_placements(config: Config) -> dict[str, np.ndarray]:
     """name -> (7,) pose in base of every object of the task in use, where it stands with nothing drawn."""
-    T_base_world, nothing = invert_pose(T_world_base(config)), dict.fromkeys(_RANGES, 0.0)
+    base, nothing = T_world_base(config), dict.fromkeys(_RANGES, 0.0)
     return {
-        name: pose_to_pos_quat(T_base_world @ placed_pose(placement, nothing))
+        name: pose_to_pos_quat(base_from_world(base, placed_pose(placement, nothing)))
         for name, placement in config.task.active.objects.items()
     }
 
@@ -90,11 +91,11 @@ def _turn_until_servable(config: Config, draws: Draws, rng: np.random.Generator)
     for name, placement in task.objects.items():
         if placement.servable_at_m is None:
             continue
-        T_base_world = invert_pose(T_world_base(config))
-        T_base_cont = T_base_world @ placed_pose(task.objects[task.success.container], draws[task.success.container])
+        base, container = T_world_base(config), task.success.container
+        T_base_cont = base_from_world(base, placed_pose(task.objects[container], draws[container]))
         check = _serve_check(config.model_dump_json())
         for _ in range(config.task.max_redraws):
-            T_base_obj = T_base_world @ placed_pose(placement, draws[name])
+            T_base_obj = base_from_world(base, placed_pose(placement, draws[name]))
             if check.pinch(T_base_obj, placement.servable_at_m, T_base_cont) is not None:
                 break
             draws[name].update(_draw(placement, rng, _TURNS))

@@ -9,9 +9,9 @@ import pytest
 from so101.config import load_config
 from so101.errors import ConfigError, SimulationError
 from so101.geometry import invert_pose, pose_from_pos_quat
+from so101.geometry.frames import base_from_world
 from so101.rendering.renderer import FrameRenderer
 from so101.sim.bake import T_world_base, bake
-from so101.sim.cameras import base_from_world
 
 RED = (1.0, 0.0, 0.0, 1.0)
 
@@ -36,7 +36,7 @@ def picture_with_marker(config, camera, point_world):
     for geom in spec.geoms:
         geom.rgba = (0, 0, 0, 1)
         geom.material = ""
-    point = base_from_world(config, pose_from_pos_quat([*point_world, 1, 0, 0, 0]))[:3, 3]
+    point = base_from_world(T_world_base(config), pose_from_pos_quat([*point_world, 1, 0, 0, 0]))[:3, 3]
     spec.add_material(name="glow", rgba=RED, emission=1.0)
     spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_SPHERE, size=(0.006, 0, 0), pos=point, material="glow", group=2)
     model = spec.compile()
@@ -66,7 +66,7 @@ def test_a_world_point_appears_where_the_pinhole_says(camera, overrides):
 
 def test_world_to_base_is_the_inverse_of_the_base_pose():
     config = load_config(overrides=["robot.base_position_m=[0.3, -0.2, 0.1]", "robot.base_yaw_rad=-1.1"])
-    assert np.allclose(base_from_world(config, T_world_base(config)), np.eye(4), atol=1e-12)
+    assert np.allclose(base_from_world(T_world_base(config), T_world_base(config)), np.eye(4), atol=1e-12)
 
 
 def test_the_wrist_camera_moves_with_the_gripper_and_the_others_stay():
