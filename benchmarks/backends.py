@@ -3,7 +3,7 @@
     .venv/bin/python benchmarks/backends.py --attempts 10      # a minute or two
     .venv/bin/python benchmarks/backends.py --json out.json    # 200 attempts each, the figure to report: half an hour
 
-One process, one core. "rack contacts" are physics steps in which the arm or the object in the hand touches the
+One process, one core; the file is written after every attempt. "rack contacts" are physics steps in which the arm or the object in the hand touches the
 container while a transit runs, looked at after every physics step (not only every frame); planned transits only ever
 stand in the row "cuRobo IK + planner", where those that fell back to interpolation are told apart.
 """
@@ -15,6 +15,7 @@ import json
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import mujoco
@@ -90,41 +91,39 @@ class TransitContacts:
         return False
 
 
-def measure(config: Config, seeds: Path, attempts: int) -> dict:
-    """All attempts with one configuration."""
+def measure(config: Config, seeds: Path, attempts: int) -> Iterator[dict]:
+    """The figures of one configuration after each attempt."""
     runner = AttemptRunner(config, read_seeds(seeds, config))
     contacts = TransitContacts(runner, config)
-    strict, causes, counts, cpu, frames = 0, Counter(), Counter(), [], []
-    started = time.perf_counter()
+    strict, causes, planner, cpu, frames = 0, Counter(), Counter(), [], []
+    first, started = config.skillgen.base_seed, time.perf_counter()
     for index in range(attempts):
-        runner.transits.start_attempt()
         begun = time.process_time()
         demo = runner.run(index)
         cpu.append(time.process_time() - begun)
         frames.append(len(demo.q))
         strict += demo.strict
         causes[demo.cause or "success"] += 1
-        planner = runner.transits.planner_counts()
-        if planner:
-            counts["planned"] += planner["planned"]
-            counts.update({f"fallback {reason}": n for reason, n in planner["fallback"].items()})
-    low, high = wilson_interval(strict, attempts)
-    first = config.skillgen.base_seed
-    return {
-        "n": attempts,
-        "seeds": [first, first + attempts - 1],
-        "strict": strict,
-        "strict_success": round(strict / attempts, 4),
-        "wilson_95": [round(low, 4), round(high, 4)],
-        "causes": dict(causes.most_common()),
-        "cpu_s_per_attempt": round(float(np.mean(cpu)), 3),
-        "cpu_s_p95": round(float(np.percentile(cpu, 95)), 3),
-        "wall_s": round(time.perf_counter() - started, 1),
-        "frames_mean": round(float(np.mean(frames)), 1),
-        "transits": dict(contacts.transits),
-        "rack_contact_steps": contacts.steps,
-        "planner": dict(counts),
-    }
+        if counts := runner.transits.planner_counts():
+            planner["planned"] += counts["planned"]
+            planner.update({f"fallback {reason}": n for reason, n in counts["fallback"].items()})
+        n = index + 1
+        low, high = wilson_interval(strict, n)
+        yield {
+            "n": n,
+            "seeds": [first, first + index],
+            "strict": strict,
+            "strict_success": round(strict / n, 4),
+            "wilson_95": [round(low, 4), round(high, 4)],
+            "causes": dict(causes.most_common()),
+            "cpu_s_per_attempt": round(float(np.mean(cpu)), 3),
+            "cpu_s_p95": round(float(np.percentile(cpu, 95)), 3),
+            "wall_s": round(time.perf_counter() - started, 1),
+            "frames_mean": round(float(np.mean(frames)), 1),
+            "transits": dict(contacts.transits),
+            "rack_contact_steps": contacts.steps,
+            "planner": dict(planner),
+        }
 
 
 def main() -> None:
@@ -146,7 +145,10 @@ def main() -> None:
             make_seeds(load_config(overrides=base), run, SilentReporter(), 1)
             seeds = run.seeds
         for name in options.variants:
-            row = report[name] = measure(load_config(overrides=[*base, *VARIANTS[name]]), seeds, options.attempts)
+            for row in measure(load_config(overrides=[*base, *VARIANTS[name]]), seeds, options.attempts):
+                report[name] = row
+                if options.json:
+                    options.json.write_text(json.dumps(report, indent=1) + "\n")
             failures = ", ".join(f"{cause} {n}" for cause, n in row["causes"].items() if cause != "success") or "none"
             interval = f"{row['wilson_95'][0]:.1%} .. {row['wilson_95'][1]:.1%}"
             touched = ", ".join(f"{n} {kind}" for kind, n in row["rack_contact_steps"].items())
@@ -155,8 +157,6 @@ def main() -> None:
                 name, f"{row['strict_success']:.1%}", str(row["n"]), interval, str(row["cpu_s_per_attempt"]), touched,
                 planner, failures,
             )  # fmt: skip
-            if options.json:
-                options.json.write_text(json.dumps(report, indent=1) + "\n")
     Console(width=160).print(table)
 
 
