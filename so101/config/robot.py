@@ -127,6 +127,7 @@ class RobotConfig(Section):
     base_yaw_rad: float
     joints: list[JointConfig] = Field(min_length=6, max_length=6)
     max_delay_s: float = Field(ge=0)
+    friction_turn_rad: float = Field(gt=0)
     friction_solimp: tuple[Share, Share, Size, Share, Impedance]
     ee_body: str
     ee_position_m: Vec3

@@ -458,8 +458,10 @@ def servo_commands(q: np.ndarray, config: Config) -> np.ndarray:
         mujoco.mj_inverse(model, data)
         torque = np.clip(data.qfrc_inverse[:6], -limit, limit)
         targets[row] = smooth[row] + (torque + velocity_gain * speed[row]) / stiffness
-    following = np.concatenate([targets[1:], targets[-1:]])
-    return 0.5 * (targets + following)  # one command acts for a whole frame: the best is the one of its middle
+    delays_s = np.array([joint.delay_s for joint in joints])
+    early = 0.5 + delays_s * hz  # frames: a command acts late, and for a whole frame: the best is the one of its middle
+    frames = np.arange(len(q))
+    return np.stack([np.interp(frames + early[j], frames, targets[:, j]) for j in range(len(joints))], axis=-1)
 
 
 def _clear_of_arm_and_object(config: Config, objects: dict[str, np.ndarray], T_open: np.ndarray) -> np.ndarray:

@@ -21,6 +21,7 @@ class ArmKinematics:
         self._site = self._model.site(EE_SITE).id
         self._jac_pos = np.zeros((3, self._model.nv))
         self._jac_rot = np.zeros((3, self._model.nv))
+        self._torque = np.zeros(self._model.nv)
         self._qpos = self._data.qpos
         self._xpos = self._data.site_xpos[self._site]
         self._xmat = self._data.site_xmat[self._site].reshape(3, 3)
@@ -45,6 +46,15 @@ class ArmKinematics:
         mujoco.mj_comPos(self._model, self._data)
         mujoco.mj_jacSite(self._model, self._data, self._jac_pos, self._jac_rot, self._site)
         return position, rotation, self._jac_pos[:, :NUM_ARM_JOINTS], self._jac_rot[:, :NUM_ARM_JOINTS]
+
+    def gravity_torque(self, q_arm: np.ndarray) -> np.ndarray:
+        """(5,) N m by which the servos hold the arm, hand empty, at rest at joints (5,) or (6,) rad."""
+        self.update(q_arm)
+        model, data = self._model, self._data
+        mujoco.mj_comPos(model, data)
+        mujoco.mj_comVel(model, data)  # zero: this data never moves
+        mujoco.mj_rne(model, data, 0, self._torque)
+        return self._torque[:NUM_ARM_JOINTS].copy()
 
     def body_ids(self, names: list[str]) -> np.ndarray:
         """(n,) ids of bodies for `bodies`."""

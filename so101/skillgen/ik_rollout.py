@@ -16,6 +16,7 @@ from so101.config.task import SubtaskConfig
 from so101.datasets.demo import Demo
 from so101.datasets.seeds import SeedDemo
 from so101.kinematics import make_ik
+from so101.kinematics.servo_lead import ServoLead
 from so101.sim.mujoco_sim import MujocoSimulator
 from so101.sim.randomisation import draw_randomisation, extra_placements
 from so101.skillgen import causes
@@ -80,6 +81,8 @@ class AttemptRunner:
         self._rng = rng
         self._noise = np.zeros(5)
         self._offset = np.zeros(5)
+        self._lead = ServoLead(self.config, sim.kinematics)
+        self._lead.reset(start)
         self._command = start.copy()
         self._record = _Recording(objects={name: [] for name in sim.object_names})
         self._start_height = {name: float(sim.object_pose(env, name)[2]) for name in sim.object_names}
@@ -270,7 +273,7 @@ class AttemptRunner:
         if noisy and s.action_noise_rad:
             self._noise += self._rng.normal(0.0, s.action_noise_rad * np.sqrt(1 - s.noise_smoothness**2), 5)
         command = np.empty(6)
-        command[ARM] = q + self._offset + self._noise
+        command[ARM] = self._lead.command(q + self._offset) + self._noise
         command[5] = jaw
         command = np.minimum(np.maximum(command, kin.lower), kin.upper)
         self._record_frame(command)

@@ -7,6 +7,7 @@ from so101.config.task import SubtaskConfig, TaskDefinition
 from so101.datasets.seeds import SeedDemo
 from so101.errors import DataError
 from so101.kinematics import ArmKinematics
+from so101.kinematics.servo_lead import ServoLead
 from so101.skillgen.fk_replay import fk_replay
 from so101.skillgen.subtasks import Segment, cut_segment
 
@@ -29,7 +30,8 @@ class SegmentPool:
         self._config = config
         self._task = config.task.active
         self._source_task = config.task.tasks[self._task.seed_task or config.task.name]
-        self._paths = {seed.name: fk_replay(seed, kinematics) for seed in seeds}
+        lead = ServoLead(config, kinematics)
+        self._paths = {seed.name: fk_replay(seed, kinematics, lead) for seed in seeds}
         self._segments: dict[tuple[str, int, int], Segment] = {}
         roles = [role(self._source_task, subtask) for subtask in self._source_task.subtasks]
         self._serving = [

@@ -11,6 +11,7 @@ from so101.config import Config
 from so101.errors import ConfigError, So101Error
 from so101.geometry import interpolate_pose, invert_pose, make_pose, pose_from_pos_quat, rotation_angle
 from so101.kinematics import make_ik
+from so101.kinematics.servo_lead import ServoLead
 from so101.sim.base import Contact
 from so101.sim.mujoco_sim import MujocoSimulator
 from so101.tasks.hand import UP, dipped, hand_rotation, horizontal, jaw_touching
@@ -145,7 +146,8 @@ class GraspChecker:
         self._ik = make_ik(config, self.simulator.kinematics)
         self._style = config.teleop.operator.styles[config.task.name]
         self._home = np.array([joint.home_rad for joint in config.robot.joints])
-        self._stiffness = np.array([joint.stiffness_nm_per_rad for joint in config.robot.joints[:5]])
+        self._lead = ServoLead(config, self.simulator.kinematics)
+        self._nudge = config.teleop.operator.correction_gain
         self._pan_axis = np.array(config.teleop.operator.pan_axis_m)
         self._objects = nominal_placements(config)
 
@@ -153,6 +155,8 @@ class GraspChecker:
         """Grasp at one offset and dip; with `close` false the jaw stays open."""
         s, sim = self.settings, self.simulator
         sim.reset(0, self._home, self._objects)
+        self._lead.reset(self._home)
+        self._offset = np.zeros(5)
         self._stay(self._home[:5], self._home[5], s.settle_s)
         T_grasp = self._grasp_pose(offset_m, np.deg2rad(dip_deg))
         T_above = T_grasp.copy()
@@ -164,6 +168,9 @@ class GraspChecker:
             return Trial(offset_m, dip_deg, UNREACHABLE)
         objects = {name: sim.object_pose(0, name) for name in sim.object_names}
         sim.reset(0, np.append(q_above, s.jaw_open_rad), objects)
+        self._lead.reset(q_above)
+        self._offset = np.zeros(5)
+        self._stay(q_above, s.jaw_open_rad, s.settle_s)
         self._q, self._jaw = q_above, s.jaw_open_rad
         self._move(T_above, T_grasp)
         self._stay(self._q, self._jaw, s.settle_s)
@@ -240,15 +247,18 @@ class GraspChecker:
         return invert_pose(self.simulator.ee_pose(0)) @ self._object()
 
     def _send(self, q_arm: np.ndarray, jaw: float) -> None:
-        """One control period; joints aim beyond q_arm by what gravity takes off them: the hand goes where it should."""
-        gravity = self.simulator.data[0].qfrc_bias[:5] / self._stiffness
-        self.simulator.step(0, np.append(q_arm + gravity, jaw))
+        """One control period; joints aim beyond q_arm by what gravity and friction take off: the hand goes there."""
+        self.simulator.step(0, np.append(self._lead.command(q_arm) + self._offset, jaw))
         self._q, self._jaw = q_arm, jaw
 
     def _stay(self, q_arm: np.ndarray, jaw: float, seconds: float, squeeze: list[float] | None = None) -> np.ndarray:
-        """Hold still; T_ee_obj (n, 4, 4) after each control period. `squeeze` receives the squeeze of each, N."""
+        """Hold still, where friction keeps the hand off q_arm nudging it on; T_ee_obj (n, 4, 4) after each control period.
+        `squeeze` receives the squeeze of each, N."""
         poses = []
         for _ in range(round(seconds / self.simulator.control_dt)):
+            error = q_arm - self.simulator.joint_positions(0)[:5]
+            limit = self._lead.friction_band
+            self._offset = np.clip(self._offset + self._nudge * error, -limit, limit)
             self._send(q_arm, jaw)
             poses.append(self._in_hand())
             if squeeze is not None:

@@ -20,6 +20,7 @@ from so101.datasets.seeds import SeedDemo
 from so101.errors import ConfigError, InsufficientDemosError
 from so101.geometry import interpolate_pose, invert_pose, make_pose, pose_from_pos_quat, rotation_about_axis
 from so101.kinematics import make_ik
+from so101.kinematics.servo_lead import ServoLead
 from so101.pipeline.progress import Reporter
 from so101.pipeline.workers import map_unordered
 from so101.sim.mujoco_sim import MujocoSimulator
@@ -76,6 +77,8 @@ class ScriptedOperator:
         self._q = self.home[:5].copy()
         self._jaw = float(self.home[5])
         self._bias = np.zeros(3)
+        self._lead = ServoLead(self.config, sim.kinematics)
+        self._lead.reset(self.home)
         self._tremor = np.zeros(5)
         self._sent = self.home.copy()
         self._take = _Take(objects={name: [] for name in sim.object_names})
@@ -249,7 +252,7 @@ class ScriptedOperator:
             1 - s.tremor_smoothness**2
         )
         if not rng.random() < s.repeat_probability or not self._take.q:
-            self._sent = np.append(self._q + self._tremor, self._jaw)
+            self._sent = np.append(self._lead.command(self._q) + self._tremor, self._jaw)
             self._sent = np.clip(self._sent, sim.kinematics.lower, sim.kinematics.upper)
         take = self._take
         take.q.append(sim.joint_positions(0))

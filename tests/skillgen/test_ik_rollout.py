@@ -92,7 +92,7 @@ def test_noise_is_on_the_arm_and_never_on_the_jaw(vial_seeds):
     assert (np.abs(sent[:, :5] - q).max(0) > 0.01).all()
     noisy._noise[:] = 0
     noisy._send(q, jaw, noisy=False)
-    np.testing.assert_array_equal(noisy._record.q_target[-1], [*q, jaw])
+    np.testing.assert_array_equal(noisy._record.q_target[-1], [*noisy._lead.command(q), jaw])
 
 
 def test_noise_leaves_the_start_and_the_draws_alone(vial_seeds, demos):

@@ -154,14 +154,17 @@ def test_idle_frames_are_shortened_and_the_jaw_is_never_cut(task):
     np.testing.assert_allclose(opening, jaw()[OPEN : OPEN + 4])
 
 
-def test_fk_replay_is_the_fk_of_commanded_and_measured_joints(vial_config, vial_seeds):
+def test_fk_replay_is_the_fk_of_wanted_and_measured_joints(vial_config, vial_seeds):
     from so101.kinematics import ArmKinematics
+    from so101.kinematics.servo_lead import ServoLead
 
     arm, demo = ArmKinematics(vial_config), vial_seeds[0]
-    path = fk_replay(demo, arm)
+    lead = ServoLead(vial_config, arm)
+    path = fk_replay(demo, arm, lead)
     assert path.T_base_target.shape == path.T_base_ee.shape == (demo.num_frames, 4, 4)
+    wanted = lead.wanted_path(demo.q_target, demo.q[0])
     for t in (0, 100, demo.num_frames - 1):
-        np.testing.assert_array_equal(path.T_base_target[t], arm.fk(demo.q_target[t]))
+        np.testing.assert_array_equal(path.T_base_target[t], arm.fk(wanted[t]))
         np.testing.assert_array_equal(path.T_base_ee[t], arm.fk(demo.q[t]))
 
 
