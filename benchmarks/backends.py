@@ -3,9 +3,9 @@
     .venv/bin/python benchmarks/backends.py --attempts 10      # a minute or two
     .venv/bin/python benchmarks/backends.py --json out.json    # 200 attempts each, the figure to report: half an hour
 
-One process, one core; the file is written after every attempt. "rack contacts" are physics steps in which the arm or the object in the hand touches the
-container while a transit runs, looked at after every physics step (not only every frame); planned transits only ever
-stand in the row "cuRobo IK + planner", where those that fell back to interpolation are told apart.
+One process, one core; the file is written after every attempt. "rack contacts" are physics steps in which the arm or the
+object in the hand touches the container while a transit runs, looked at after every physics step (not only every
+frame). Planned transits and those that are interpolated, by choice or because no plan was found, are told apart.
 """
 
 from __future__ import annotations
