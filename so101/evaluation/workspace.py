@@ -17,11 +17,13 @@ import numpy as np
 from so101.config import Config
 from so101.errors import ConfigError, did_you_mean
 from so101.evaluation.coverage import is_moved, turning_point
-from so101.geometry import invert_pose
-from so101.kinematics import ArmKinematics, make_ik
+from so101.geometry import make_pose
+from so101.geometry.frames import base_from_world, world_from_base
+from so101.kinematics import ArmKinematics, JacobianIk
 from so101.kinematics.arm import NUM_ARM_JOINTS
 from so101.sim.bake import T_world_base
 from so101.tasks.grasping import CAMERA_UP_ROLL_RAD, PinchFinder, table_top_m
+from so101.tasks.placement import nominal_placements
 
 
 @dataclass(frozen=True)
@@ -117,13 +119,14 @@ def workspace(config: Config) -> Workspace:
 def _workspace(config_json: str) -> Workspace:
     config = Config.model_validate_json(config_json)
     kinematics = ArmKinematics(config)
+    pan_axis = np.array([*config.skillgen.transit.pan_axis_m, 0.0])
     return Workspace(
         table=_table_map(config, kinematics),
         slice=_height_slice(config, kinematics),
         slice_dips_deg=config.dataset.report.workspace.slice_dips_deg,
         areas=start_areas(config),
         joints=[joint.name for joint in config.robot.joints[:NUM_ARM_JOINTS]],
-        pan_axis_m=(T_world_base(config) @ [*config.skillgen.transit.pan_axis_m, 0.0, 1.0])[:2],
+        pan_axis_m=world_from_base(T_world_base(config), make_pose(np.eye(3), pan_axis))[:2, 3],
     )
 
 
@@ -204,7 +207,7 @@ def _table_map(config: Config, kinematics: ArmKinematics) -> TableMap:
     (x_low, x_high), (y_low, y_high) = _table_extent(config)
     x_edges, y_edges = _edges(x_low, x_high, settings.cell_m), _edges(y_low, y_high, settings.cell_m)
     height = _grasp_height(config)
-    finder = PinchFinder(config, kinematics, make_ik(config, kinematics))
+    finder = PinchFinder(config, kinematics, JacobianIk(config, kinematics))  # whatever backend generation uses
     radii = np.arange(0.5, settings.radius_m / settings.cell_m) * settings.cell_m
     q = _along_the_ray(config, finder, radii, height)  # (R, D, Y, 2, 5)
     shape = len(x_edges) - 1, len(y_edges) - 1
@@ -212,22 +215,22 @@ def _table_map(config: Config, kinematics: ArmKinematics) -> TableMap:
     served, yaw_share = np.zeros((*shape, len(dips)), bool), np.zeros(shape)
     margin, nearest = np.full(shape, np.nan), np.full(shape, -1)
     lower, upper = kinematics.lower[:NUM_ARM_JOINTS], kinematics.upper[:NUM_ARM_JOINTS]
-    T_base_world = invert_pose(T_world_base(config))
-    for i, x in enumerate(_middles(x_edges)):
-        for j, y in enumerate(_middles(y_edges)):
-            away = (T_base_world @ [x, y, 0.0, 1.0])[:2] - finder.pan_axis
-            ring = round(float(np.hypot(*away)) / settings.cell_m - 0.5)
-            if ring >= len(radii):
-                continue
-            there = q[ring].copy()
-            there[..., 0] -= np.arctan2(away[1], away[0])  # the pan joint turns against azimuth
-            room = np.minimum(there - lower, upper - there) / (upper - lower)  # (D, Y, 2, 5), nan where not reached
-            fits = room.min(-1) >= 0
-            served[i, j], yaw_share[i, j] = fits.any((1, 2)), fits.any((0, 2)).mean()
-            if fits.any():
-                best = np.where(fits, room.min(-1), -1.0).argmax()
-                joints = room.reshape(-1, NUM_ARM_JOINTS)[best]
-                margin[i, j], nearest[i, j] = joints.min(), joints.argmin()
+    middles = np.stack(np.meshgrid(_middles(x_edges), _middles(y_edges), [0.0], indexing="ij"), -1)[:, :, 0]
+    T_base_cell = base_from_world(T_world_base(config), make_pose(np.eye(3), middles))
+    from_axis = T_base_cell[..., :2, 3] - finder.pan_axis  # (NX, NY, 2)
+    for cell in np.ndindex(shape):
+        azimuth = np.arctan2(from_axis[cell][1], from_axis[cell][0])
+        ring = round(float(np.hypot(*from_axis[cell])) / settings.cell_m - 0.5)
+        if ring >= len(radii):
+            continue
+        there = q[ring].copy()
+        there[..., 0] -= azimuth  # the pan joint turns against azimuth
+        room = np.minimum(there - lower, upper - there) / (upper - lower)  # (D, Y, 2, 5), nan where not reached
+        fits = room.min(-1) >= 0
+        served[cell], yaw_share[cell] = fits.any((1, 2)), fits.any((0, 2)).mean()
+        if fits.any():
+            joints = room.reshape(-1, NUM_ARM_JOINTS)[np.where(fits, room.min(-1), -1.0).argmax()]
+            margin[cell], nearest[cell] = joints.min(), joints.argmin()
     return TableMap(height, x_edges, y_edges, dips, served, yaw_share, margin, nearest)
 
 
@@ -305,4 +308,4 @@ def _grasp_height(config: Config) -> float:
     """Height over the base, m, of the first object that is moved, of the first of all when none is."""
     task = config.task.active
     name = next((name for name in task.objects if is_moved(name, task)), next(iter(task.objects)))
-    return float(task.objects[name].position_m[2]) - config.robot.base_position_m[2]
+    return float(nominal_placements(config)[name][2])
