@@ -64,9 +64,10 @@ class InitiationConfig(Section):
 class SettleGate(Section):
     """Hold the target before every change of the jaw command until the arm has arrived, after it until the jaw has,
     at the end of a transit until the hand is within `arrival_tolerance_m`, and on the way while it is more than
-    `max_lag_m` behind."""
+    `max_lag_m` behind. With `at_start` the hand is brought to the exact start of a segment too."""
 
     enabled: bool
+    at_start: bool
     position_tolerance_m: float = Field(gt=0)
     speed_tolerance_m_s: float = Field(gt=0)
     max_frames: int = Field(ge=0)
@@ -96,9 +97,11 @@ class PlaceConfig(Section):
 
 class GraspConfig(Section):
     """With `turn`, the grasp of a round object is turned about the object and about the line between the jaws to where
-    the arm can point (`so101.tasks.grasping`); up to `max_ways` such grasps are tried."""
+    the arm can point (`so101.tasks.grasping`); up to `max_ways` such grasps are tried. `standoff_m`: room left between
+    the object and the fixed finger, which the moving jaw takes up."""
 
     turn: bool
+    standoff_m: float = Field(ge=0)
     max_ways: int = Field(ge=1, le=2)
 
 

@@ -5,6 +5,7 @@ An attempt is a pure function of (configuration, seed demos, attempt seed).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,7 @@ from so101.config import Config
 from so101.config.task import SubtaskConfig
 from so101.datasets.demo import Demo
 from so101.datasets.seeds import SeedDemo
+from so101.geometry import invert_pose, pose_from_pos_quat
 from so101.kinematics import make_ik
 from so101.kinematics.servo_lead import ServoLead
 from so101.sim.mujoco_sim import MujocoSimulator
@@ -160,7 +162,10 @@ class AttemptRunner:
         self._sources.append(chosen.seed_name)
         held = held_object(sim, self._env, subtask.held) if subtask.held else None
         q_now, jaw_now = self._command[ARM].copy(), float(self._command[5])
-        for plan in planner.plans(subtask, chosen, references, q_now, jaw_now, held, objects):
+        plans = planner.plans(subtask, chosen, references, q_now, jaw_now, held, objects)
+        if held is None:
+            plans = self._servable_first(index, plans, objects)
+        for plan in plans:
             # The jaw takes the segment's first angle on the way, unless it holds something.
             jaw = float(plan.jaw_target[0]) if held is None else jaw_now
             path = self.transits.plan(q_now, plan.q[0], plan.T_start, jaw, held, objects)
@@ -173,6 +178,32 @@ class AttemptRunner:
                 self._replay(subtask, plan, held)
                 return
         raise AttemptFailed(causes.RACK_COLLISION)
+
+    def _servable_first(
+        self, index: int, plans: Iterator[PlannedSegment], objects: dict[str, np.ndarray]
+    ) -> Iterator[PlannedSegment]:
+        """Plans of grasp `index`, those first from which the subtask after it can put the object down. Only looked at
+        when something already stands in the container: it may be in the way of the hand on one side."""
+        following = self.task.subtasks[index + 1] if index + 1 < len(self.task.subtasks) else None
+        if following is None or following.held is None:
+            return plans
+        references = self.planner.references(following, objects)
+        if not references or len(references) == len(self.task.success.openings_m):
+            return plans
+        nearest = self.pool.candidates(index + 1, following.end_offset_frames[0])[0]
+        T_base_obj = pose_from_pos_quat(objects[following.held])
+
+        def serves(plan: PlannedSegment) -> bool:
+            T_base_ee = self.simulator.fk(plan.q[plan.segment.anchor])
+            held = HeldObject(following.held, invert_pose(T_base_ee) @ T_base_obj)
+            jaw = float(plan.jaw_target[-1])
+            try:
+                next(self.planner.plans(following, nearest, references, plan.q[-1], jaw, held, objects))
+            except AttemptFailed:
+                return False
+            return True
+
+        return iter(sorted(plans, key=lambda plan: not serves(plan)))
 
     def _transit(self, path: np.ndarray, jaw: float, held: HeldObject | None) -> None:
         first = len(self._record.q)
@@ -194,6 +225,8 @@ class AttemptRunner:
         starts, stops = {start for start, _ in changes} | {segment.anchor}, {stop for _, stop in changes}
         jaw_offset = self._command[5] - plan.jaw_target[0] if held is not None else 0.0
         released = False
+        if gate.enabled and gate.at_start:
+            self._settle(plan.q[0], plan.T_wanted[0])
         for t, q in enumerate(plan.q):
             if t in starts:
                 if gate.enabled:

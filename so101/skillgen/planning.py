@@ -16,6 +16,7 @@ from so101.kinematics import IkBackend
 from so101.sim.mujoco_sim import MujocoSimulator
 from so101.skillgen import causes
 from so101.skillgen.causes import AttemptFailed
+from so101.skillgen.command_offset import commanded
 from so101.skillgen.retarget import correct_for_held, retarget
 from so101.skillgen.selection import align_symmetric
 from so101.skillgen.subtasks import Segment, opening_pose
@@ -103,10 +104,10 @@ class SegmentPlanner:
         failures: list[AttemptFailed] = []
         leaning: list[PlannedSegment] = []
         found = False
-        for target, wanted in self._paths(subtask, segment, references, held):
+        for wanted in self._paths(subtask, segment, references, held):
             self._checker.start(objects)
             try:
-                plan = self._plan(subtask, segment, target, wanted, q_now, jaw_now, held)
+                plan = self._plan(subtask, segment, wanted, q_now, jaw_now, held)
             except AttemptFailed as error:
                 failures.append(error)
                 continue
@@ -123,37 +124,29 @@ class SegmentPlanner:
 
     def _paths(
         self, subtask: SubtaskConfig, segment: Segment, references: list[np.ndarray], held: HeldObject | None
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Commanded and wanted-measured poses (n, 4, 4) of each way."""
+    ) -> Iterator[np.ndarray]:
+        """Where the measured hand should go, (n, 4, 4), each way."""
         for reference in references:
-            target, wanted = self.retargeted(subtask, segment, reference, held)
+            wanted = self.retargeted(subtask, segment, reference, held)
             if held is not None:
-                if (axis := self._symmetry[held.name]) is not None:
-                    turn = self._free_turn(target[segment.anchor], held, axis)
-                    target, wanted = turn @ target, turn @ wanted
-                yield target, wanted
+                axis = self._symmetry[held.name]
+                yield wanted if axis is None else self._free_turn(wanted[segment.anchor], held, axis) @ wanted
             elif (axis := self._symmetry[subtask.object]) is not None and self.settings.grasp.turn:
                 turns = list(self._grasp_turns(wanted[segment.anchor], reference[:3, :3] @ axis))
-                for turn in turns:
-                    yield turn @ target, turn @ wanted
-                if not turns:
-                    yield target, wanted
+                yield from (turn @ wanted for turn in turns or [np.eye(4)])
             else:
-                yield target, wanted
+                yield wanted
 
     def retargeted(
         self, subtask: SubtaskConfig, segment: Segment, T_base_ref: np.ndarray, held: HeldObject | None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Commanded and wanted-measured poses (n, 4, 4) that stand to the reference now as the segment's stood to its
-        own."""
+    ) -> np.ndarray:
+        """Poses (n, 4, 4) that stand to the reference now as the segment's measured hand stood to its own."""
         T_new = align_symmetric(T_base_ref, segment.T_base_obj, None if held else self._symmetry[subtask.object])
-        paths = torch.from_numpy(np.stack([segment.T_base_target, segment.T_base_ee]))
-        moved = retarget(paths, torch.from_numpy(segment.T_base_obj), torch.from_numpy(T_new))
+        moved = retarget(*map(torch.from_numpy, (segment.T_base_ee, segment.T_base_obj, T_new)))
         if held is not None and segment.T_ee_held is not None and self.settings.held_object_correction:
             T_now = align_symmetric(held.T_ee_obj, segment.T_ee_held, self._symmetry[held.name])
             moved = correct_for_held(moved, torch.from_numpy(segment.T_ee_held), torch.from_numpy(T_now))
-        target, wanted = moved.numpy()
-        return target, wanted
+        return moved.numpy()
 
     def _grasp_turns(self, T_base_ee: np.ndarray, axis: np.ndarray) -> Iterator[np.ndarray]:
         """(4, 4) motions of base-frame space that bring the grasp pose T_base_ee (as measured in the seed: the commands
@@ -171,7 +164,8 @@ class SegmentPlanner:
             for dip in dips:
                 pinch = self._finder.pinch(T_base_ee[:3, 3], axis, dip, flip)
                 if pinch is not None:
-                    yield pinch.T_base_ee @ T_ee_base
+                    T_standing_off = pinch.T_base_ee @ make_pose(np.eye(3), [0.0, 0.0, -s.standoff_m])
+                    yield T_standing_off @ T_ee_base
                     count += 1
                     break
             if count >= s.max_ways:
@@ -207,12 +201,12 @@ class SegmentPlanner:
         self,
         subtask: SubtaskConfig,
         segment: Segment,
-        target: np.ndarray,
         wanted: np.ndarray,
         q_now: np.ndarray,
         jaw_now: float,
         held: HeldObject | None,
     ) -> PlannedSegment:
+        target = commanded(wanted, segment.T_base_target, segment.T_base_ee, self.settings.transit.pan_axis_m)
         q_start = self._transits.goal(q_now, target[0], self._finder.starts(target[0]))
         q = self._follow(target, q_start, held, segment)
         if held is not None and (lift := self._raise_needed(q, target, jaw_now, segment, subtask, held)):
@@ -293,7 +287,8 @@ class SegmentPlanner:
         """The segment's jaw angles (n,), opened no wider than what stands beside the object allows.
 
         Raises:
-            AttemptFailed: even the narrowest opening of `jaw_limits_rad` hits something.
+            AttemptFailed: even the narrowest opening of `jaw_limits_rad` hits something, when putting down by more than
+                what stands in the container gives way.
         """
         s = self.settings.neighbours
         jaw = segment.jaw_target
@@ -302,13 +297,14 @@ class SegmentPlanner:
             return jaw
         first = segment.anchor if held is not None else 0
         last = len(q) if held is not None else min(segment.anchor + 1, len(q))
-        for limit in (np.inf, *s.jaw_limits_rad):
-            limited = np.minimum(jaw, limit)
-            if limit > float(jaw[first:last].max()) and np.isfinite(limit):
-                continue
-            rows = range(first, last, s.check_stride)
-            if all(self._checker.clear_of(np.append(q[t], limited[t]), others, s.clearance_m) for t in rows):
-                return limited
+        widest = float(jaw[first:last].max())
+        limits = [widest, *(limit for limit in s.jaw_limits_rad if limit < widest)]
+        for clearance in (s.clearance_m, -s.give_m) if held is not None else (s.clearance_m,):
+            for limit in limits:
+                limited = np.minimum(jaw, limit)
+                rows = range(first, last, s.check_stride)
+                if all(self._checker.clear_of(np.append(q[t], limited[t]), others, clearance) for t in rows):
+                    return limited
         raise AttemptFailed(causes.BLOCKED)
 
     def _pivot_in_hand(self, held: HeldObject | None) -> np.ndarray | None:
