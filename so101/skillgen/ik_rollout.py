@@ -240,6 +240,8 @@ class AttemptRunner:
                 self._offset *= 1.0 - gate.correction_gain
             self._send(q, plan.jaw_target[t] + jaw_offset, noisy=t < segment.anchor)
         if held is None:  # a grasp: it must be in the hand now
+            if gate.enabled:
+                self._arrive(plan.q[-1], gate.arrival_tolerance_m)
             lifted = self._lifted(subtask.object)
             if lifted < self.task.success.grasp_lift_m * limits.lift_fraction or not jaw_touching(
                 self.simulator, self._env, subtask.object

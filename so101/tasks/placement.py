@@ -113,17 +113,10 @@ def _outline(prop: PropConfig, T_world_obj: np.ndarray) -> np.ndarray:
     low = np.full(3, np.inf)
     high = -low
     for geom in prop.geoms:
-        half = np.array(_half_extent(geom.type, geom.size_m))
+        half = np.array(geom.half_extent_m)
         low, high = np.minimum(low, geom.position_m - half), np.maximum(high, geom.position_m + half)
     corners = np.array([[x, y, z] for x in (low[0], high[0]) for y in (low[1], high[1]) for z in (low[2], high[2])])
     return (corners @ T_world_obj[:3, :3].T + T_world_obj[:3, 3])[:, :2]
-
-
-def _half_extent(kind: str, size: list[float]) -> tuple[float, float, float]:
-    if kind == "box":
-        return size[0], size[1], size[2]
-    radius = size[0]
-    return radius, radius, {"sphere": radius, "cylinder": size[-1], "capsule": radius + size[-1]}[kind]
 
 
 def _gap(a: np.ndarray, b: np.ndarray) -> float:
