@@ -14,6 +14,7 @@ from so101.cli import (
     filter,
     generate,
     grasp_check,
+    identify,
     render,
     report,
     run,
@@ -51,6 +52,7 @@ _PANELS = {
     "Tools": [
         ("config", config.config, config),
         ("grasp-check", grasp_check.grasp_check, grasp_check),
+        ("identify", identify.identify, identify),
         ("workspace", workspace.workspace, workspace),
     ],
 }

@@ -1,4 +1,4 @@
-"""A rig file: what one real arm's servos are like, laid over robot.yaml by `--rig FILE`. `./twin identify` writes it."""
+"""A rig file: the servos of one real arm, laid over robot.yaml by `--rig FILE`. `./twin identify` writes it."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ class RigSource(Section):
     recording: str
     episodes: list[int]
     held_out: list[int] = []
+    told: dict[str, list[str]] = {}  # joint -> keys the recording decides
     rmse_deg: dict[str, dict[str, float]] = {}  # joint -> before, after, held_out_before, held_out_after
 
 

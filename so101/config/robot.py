@@ -96,7 +96,8 @@ class IdentificationConfig(Section):
     scan_seed: int = Field(ge=0)
     outlier_deg: float = Field(gt=0)
     step_of_range: float = Field(gt=0, lt=0.5)
-    max_evaluations: int = Field(ge=1)
+    iterations: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]]
+    least_gain: float = Field(gt=0)
     worth_it: float = Field(ge=0)
     max_lag_frames: int = Field(ge=1)
 

@@ -110,6 +110,7 @@ FREE_SETTINGS = (
     "skillgen.generation_guarantee",
     "skillgen.presets",
     "task.grasp_check",
+    "robot.identification",
     "training",
     "deploy",
 )
