@@ -3,8 +3,8 @@
     .venv/bin/python benchmarks/backends.py --attempts 10      # a minute or two
     .venv/bin/python benchmarks/backends.py --json out.json    # 200 attempts each, the figure to report: half an hour
 
-One process, one core; the file is written after every attempt. "rack contacts" are physics steps in which the arm or the
-object in the hand touches the container while a transit runs, looked at after every physics step (not only every
+One process, one core; the file is written after every attempt. "rack contacts" are physics steps in which the arm or
+the object in the hand touches the container while a transit runs, looked at after every physics step (not only every
 frame). Planned transits and those that are interpolated, by choice or because no plan was found, are told apart.
 """
 
@@ -93,7 +93,7 @@ class TransitContacts:
 
 def measure(config: Config, seeds: Path, attempts: int) -> Iterator[dict]:
     """The figures of one configuration after each attempt."""
-    runner = AttemptRunner(config, read_seeds(seeds, config))
+    runner = AttemptRunner(config, read_seeds(seeds, config.of_seeds))
     contacts = TransitContacts(runner, config)
     strict, causes, planner, cpu, frames = 0, Counter(), Counter(), [], []
     first, started = config.skillgen.base_seed, time.perf_counter()

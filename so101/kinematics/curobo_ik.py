@@ -3,7 +3,7 @@
 cuRobo returns all it found; which of them is taken is decided here, so that both packages and any number of seeds
 choose alike: free of self-collision, then within reach, then the least rotation error the hand cares about, where a
 joint far from where it is now counts as well. The chosen one gets some Jacobian steps, which treat joints at their
-limits exactly. A solve starts from its own arguments and fixed start joints alone.
+limits exactly, where that brings it nearer. A solve starts from its own arguments and fixed start joints alone.
 """
 
 from __future__ import annotations
@@ -108,10 +108,12 @@ class CuroboIk:
         results = []
         for rows, start, T in zip(self.candidates(seeds, T_base_targets, effort), seeds, T_base_targets, strict=True):
             q = self._choose(np.concatenate([rows, start[:1]]), start[0], T)
-            result = self._jacobian.solve(q, T, self.settings.polish_iterations)
-            if not self.self_collision.free(result.q) and self.self_collision.free(q):
-                result = self._jacobian.solve(q, T, 0)
-            results.append(result._replace(iterations=effort.iterations + result.iterations))
+            found = self._jacobian.solve(q, T, 0)  # its errors
+            finished = self._jacobian.solve(q, T, self.settings.polish_iterations)
+            nearer = finished.position_error_m < found.position_error_m
+            if nearer and (self.self_collision.free(finished.q) or not self.self_collision.free(q)):
+                found = finished
+            results.append(found._replace(iterations=effort.iterations + finished.iterations))
         return results
 
     def _choose(self, rows: np.ndarray, q_now: np.ndarray, T: np.ndarray) -> np.ndarray:
