@@ -15,7 +15,6 @@ class WorkspaceConfig(Section):
     cell_m: float = Field(gt=0)
     radius_m: float = Field(gt=0)
     yaw_step_deg: float = Field(gt=0, le=180)
-    probe_stride: int = Field(ge=1)
     slice_cell_m: float = Field(gt=0)
     slice_top_m: float
     slice_samples: int = Field(ge=2)

@@ -8,11 +8,11 @@ follows: a cell has what its distance has, as far as the pan joint turns.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import ndimage
 
 from so101.config import Config
 from so101.errors import ConfigError, did_you_mean
@@ -236,35 +236,31 @@ def _table_map(config: Config, kinematics: ArmKinematics) -> TableMap:
 
 def _along_the_ray(config: Config, finder: PinchFinder, radii: np.ndarray, height_m: float) -> np.ndarray:
     """(R, D, Y, 2, 5) joints, rad, of pinches at (R,) distances from the pan axis straight ahead, for every dip, every
-    yaw of a line that lies on the table, and either side of the hand up; nan where there is none."""
-    settings, dips = config.dataset.report.workspace, np.deg2rad(config.task.pinch.dips_deg)
-    yaws = np.deg2rad(np.arange(0.0, 180.0, settings.yaw_step_deg))
+    yaw of a line that lies on the table, and either side of the hand up; nan where there is none.
+
+    With the line straight ahead the hand is level, and the wrist turns least: elsewhere than there and one step beside
+    no other yaw is asked for.
+    """
+    dips = np.deg2rad(config.task.pinch.dips_deg)
+    yaws = np.deg2rad(np.arange(0.0, 180.0, config.dataset.report.workspace.yaw_step_deg))
     q = np.full((len(radii), len(dips), len(yaws), 2, NUM_ARM_JOINTS), np.nan)
-    for d, y, flipped in np.ndindex(len(dips), len(yaws), 2):
+
+    def ask(r: int, d: int, y: int) -> None:
+        point = np.array([finder.pan_axis[0] + radii[r], finder.pan_axis[1], height_m])
         axis = np.array([np.cos(yaws[y]), np.sin(yaws[y]), 0.0])
-
-        def ask(r: int, axis: np.ndarray = axis, d: int = d, y: int = y, flipped: int = flipped) -> bool:
-            point = np.array([*finder.pan_axis, height_m]) + [radii[r], 0.0, 0.0]
-            pinch = finder.pinch(point, axis, dips[d], bool(flipped))
+        for flipped in (False, True):
+            pinch = finder.pinch(point, axis, dips[d], flipped)
             if pinch is not None:
-                q[r, d, y, flipped] = pinch.q
-            return pinch is not None
+                q[r, d, y, int(flipped)] = pinch.q
 
-        ask_where_it_may_be(len(radii), settings.probe_stride, ask)
+    for d in range(len(dips)):
+        for r in range(len(radii)):
+            ask(r, d, 0)
+        ahead = np.isfinite(q[:, d, 0, :, 0]).any(-1)
+        for r in np.flatnonzero(ndimage.binary_dilation(ahead)):
+            for y in range(1, len(yaws)):
+                ask(r, d, y)
     return q
-
-
-def ask_where_it_may_be(count: int, stride: int, ask: Callable[[int], bool]) -> None:
-    """Call `ask` for 0, stride, 2 stride, ... and the last of `count`, then for those between two of which one or both
-    said yes. What is true for `stride` or more in a row is found without asking all."""
-    if not count:
-        return
-    probes = sorted({*range(0, count, stride), count - 1})
-    said = {probe: ask(probe) for probe in probes}
-    for low, high in zip(probes, probes[1:], strict=False):
-        if said[low] or said[high]:
-            for index in range(low + 1, high):
-                ask(index)
 
 
 def _height_slice(config: Config, kinematics: ArmKinematics) -> HeightSlice:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from so101.cli import app as program
 from so101.config import load_config
@@ -20,7 +17,6 @@ from so101.evaluation.report import write_report
 from so101.evaluation.workspace import (
     StartArea,
     area_numbers,
-    ask_where_it_may_be,
     start_areas,
     workspace,
     workspace_numbers,
@@ -50,28 +46,6 @@ def coarse():
 @pytest.fixture(scope="module")
 def maps(coarse):
     return workspace(coarse)
-
-
-@given(st.lists(st.booleans(), max_size=40), st.integers(1, 6))
-def test_runs_as_long_as_the_stride_are_found_whole(truth, stride):
-    asked = set()
-
-    def ask(index):
-        assert index not in asked
-        asked.add(index)
-        return truth[index]
-
-    ask_where_it_may_be(len(truth), stride, ask)
-    text = "".join("x" if true else "." for true in truth)
-    for run in re.finditer("x+", text):
-        if len(run.group()) >= stride:
-            assert set(range(*run.span())) <= asked
-
-
-def test_what_is_far_from_everything_true_is_not_asked():
-    asked = []
-    ask_where_it_may_be(40, 4, lambda index: asked.append(index) or index < 6)
-    assert len(asked) == 40 // 4 + 1 + 2 * 3
 
 
 def test_cells_say_what_ik_says_there(coarse, maps):
