@@ -170,12 +170,6 @@ class MujocoSimulator:
         mujoco.mj_resetData(self.models[env], self.data[env])  # wakes every object, as `reset` does
         mujoco.mj_setState(self.models[env], self.data[env], np.asarray(state, float), _STATE_WITH_WARMSTART)
 
-    def full_physics(self, env: int) -> np.ndarray:
-        """MuJoCo's FULLPHYSICS state (time, qpos, qvel, ...), what `mujoco.rollout` starts from."""
-        state = np.zeros(mujoco.mj_stateSize(self.model, _PHYSICS_STATE))
-        mujoco.mj_getState(self.models[env], self.data[env], state, _PHYSICS_STATE)
-        return state
-
     def world_pose(self, env: int, T_base_x: np.ndarray) -> np.ndarray:
         """(..., 4, 4) pose in base to the world of environment `env`."""
         return world_from_base(self.T_world_base[env], T_base_x)

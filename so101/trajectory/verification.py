@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from mujoco import rollout
 
 from so101.config import Config
 from so101.datasets.demo import Demo, demo_index, list_demos, load_demo, save_demo
@@ -68,15 +67,10 @@ class Verifier:
             )
         sim.randomise(0, randomisation)
         sim.set_physics_state(0, physics_state)
-        before = sim.full_physics(0)
-        control = np.repeat(q_target, sim.substeps, axis=0)
-        states, _ = rollout.rollout(
-            sim.models[0], sim.data[0], before[None], control[None],
-            initial_warmstart=sim.data[0].qacc_warmstart[None].copy(),
-        )  # fmt: skip
-        nq = sim.model.nq
-        after = states[0, sim.substeps - 1 :: sim.substeps]  # time, qpos, qvel, ... at the end of each control period
-        qpos = np.concatenate([before[None], after])[: len(q_target), 1 : 1 + nq]
+        qpos = np.empty((len(q_target), sim.model.nq))
+        for row, target in zip(qpos, q_target, strict=True):
+            row[:] = sim.data[0].qpos
+            sim.step(0, target)
         return qpos[:, :6], {name: qpos[:, sim.object_slice(name)] for name in sim.object_names}
 
 
