@@ -97,17 +97,19 @@ class PlaceConfig(Section):
 
 class GraspConfig(Section):
     """With `turn`, the grasp of a round object is turned about the object and about the line between the jaws to where
-    the arm can point (`so101.tasks.grasping`); up to `max_ways` such grasps are tried. `standoff_m`: room left between
-    the object and the fixed finger, which the moving jaw takes up."""
+    the arm can point (`so101.tasks.grasping`); up to `max_ways` such grasps are tried, at the seed's place and then
+    moved along the object by `shifts_m`. `standoff_m`: room left between the object and the fixed finger, which the
+    moving jaw takes up."""
 
     turn: bool
     standoff_m: float = Field(ge=0)
-    max_ways: int = Field(ge=1, le=2)
+    shifts_m: list[float] = Field(min_length=1)
+    max_ways: int = Field(ge=1)
 
 
 class NeighboursConfig(Section):
     """The jaw opens no wider than keeps `clearance_m` to objects that are not handled: at most one of `jaw_limits_rad`,
-    widest first. When there is no other way to put something down, they may be pushed by `give_m`."""
+    widest first. When there is no other way they may be touched, and pushed by `give_m` to put something down."""
 
     enabled: bool
     clearance_m: float = Field(ge=0)

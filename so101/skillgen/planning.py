@@ -3,6 +3,7 @@ stands around."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -132,8 +133,11 @@ class SegmentPlanner:
                 axis = self._symmetry[held.name]
                 yield wanted if axis is None else self._free_turn(wanted[segment.anchor], held, axis) @ wanted
             elif (axis := self._symmetry[subtask.object]) is not None and self.settings.grasp.turn:
-                turns = list(self._grasp_turns(wanted[segment.anchor], reference[:3, :3] @ axis))
-                yield from (turn @ wanted for turn in turns or [np.eye(4)])
+                turn = None
+                for turn in self._grasp_turns(wanted[segment.anchor], reference[:3, :3] @ axis):
+                    yield turn @ wanted
+                if turn is None:
+                    yield wanted
             else:
                 yield wanted
 
@@ -151,7 +155,7 @@ class SegmentPlanner:
     def _grasp_turns(self, T_base_ee: np.ndarray, axis: np.ndarray) -> Iterator[np.ndarray]:
         """(4, 4) motions of base-frame space that bring the grasp pose T_base_ee (as measured in the seed: the commands
         also make up for gravity) of an object with unit `axis` (3,) to one that the arm serves: nearest
-        dip first, on the side of the object where the seed had it, then the other."""
+        dip first, each on the side of the object where the seed had it, then on the other."""
         s = self.settings.grasp
         own_dip = np.arcsin(np.clip(-T_base_ee[2, 0], -1.0, 1.0))
         others = np.deg2rad(self._config.task.pinch.dips_deg)
@@ -159,17 +163,15 @@ class SegmentPlanner:
         across = np.cross(axis, T_base_ee[:3, 0])
         flipped = bool(across @ T_base_ee[:3, 2] < 0)
         T_ee_base = np.linalg.inv(T_base_ee)
-        count = 0
-        for flip in (flipped, not flipped):
-            for dip in dips:
-                pinch = self._finder.pinch(T_base_ee[:3, 3], axis, dip, flip)
-                if pinch is not None:
-                    T_standing_off = pinch.T_base_ee @ make_pose(np.eye(3), [0.0, 0.0, -s.standoff_m])
-                    yield T_standing_off @ T_ee_base
-                    count += 1
-                    break
-            if count >= s.max_ways:
-                return
+        standing_off = make_pose(np.eye(3), [0.0, 0.0, -s.standoff_m])
+        ways = (
+            self._finder.pinch(T_base_ee[:3, 3] + shift * axis, axis, dip, flip)
+            for shift in s.shifts_m
+            for dip in dips
+            for flip in (flipped, not flipped)
+        )
+        for pinch in itertools.islice((way for way in ways if way is not None), s.max_ways):
+            yield pinch.T_base_ee @ standing_off @ T_ee_base
 
     def _free_turn(self, T_base_ee: np.ndarray, held: HeldObject, axis_in_obj: np.ndarray) -> np.ndarray:
         """(4, 4) turn of base-frame space about the held object's symmetry axis, where it is let go, that points the
@@ -299,7 +301,7 @@ class SegmentPlanner:
         last = len(q) if held is not None else min(segment.anchor + 1, len(q))
         widest = float(jaw[first:last].max())
         limits = [widest, *(limit for limit in s.jaw_limits_rad if limit < widest)]
-        for clearance in (s.clearance_m, -s.give_m) if held is not None else (s.clearance_m,):
+        for clearance in (s.clearance_m, 0.0 if held is None else -s.give_m):
             for limit in limits:
                 limited = np.minimum(jaw, limit)
                 rows = range(first, last, s.check_stride)

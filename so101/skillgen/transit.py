@@ -96,6 +96,26 @@ class CollisionChecker:
                     return False
         return True
 
+    def keeps_clear(
+        self, path: np.ndarray, jaw: float, held: HeldObject | None, clearance_m: float, end_slope_m: float
+    ) -> bool:
+        """As `free`, but what is nearer at an end excuses little: the clearance grows from there by `end_slope_m` over
+        the whole way."""
+        rows = np.column_stack([path, np.full(len(path), jaw)])
+        way = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(path, axis=0)).max(1))])
+        share = way / max(way[-1], 1e-9)
+        first, last = self.near(rows[0], held), self.near(rows[-1], held)
+        for row, u in zip(rows, share, strict=True):
+            for pair, distance in self.near(row, held).items():
+                if self._is_static[pair[1]]:
+                    least = -self._settings.penetration_m
+                else:
+                    rising = first.get(pair, np.inf) + end_slope_m * u, last.get(pair, np.inf) + end_slope_m * (1 - u)
+                    least = min(clearance_m, *rising) - self._settings.penetration_m
+                if distance < least:
+                    return False
+        return True
+
     def arm_distance(self, q: np.ndarray, name: str, held: HeldObject | None) -> float:
         """Distance [m] of the arm's links at joints q (6,) to an object, at most the widest clearance; `held` does
         not count."""
@@ -155,6 +175,7 @@ class TransitPlanner:
 
             self._planner = CuroboPlanner(config, simulator.kinematics)
             self._dilation = config.ik.curobo.planner.time_dilation
+            self._end_slope_m = config.ik.curobo.planner.end_slope_m
         self.start_attempt()
 
     def start_attempt(self) -> None:
@@ -206,7 +227,11 @@ class TransitPlanner:
         reason = "no_plan"
         if points is not None:
             path = self._timed(list(points), self._dilation)
-            if self._free(q_from, path, jaw, held, min(self.settings.clearances_m)):
+            clearance = min(self.settings.clearances_m)
+            if all(
+                self.checker.keeps_clear(self._followed(q_from, path, decay), jaw, held, clearance, self._end_slope_m)
+                for decay in self._decays
+            ):
                 self._planned_count += 1
                 return path
             reason = "too_near"

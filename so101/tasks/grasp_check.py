@@ -110,7 +110,7 @@ def check_grasp(config: Config) -> GraspReport:
     Raises:
         ConfigError: task.yaml has no grasp offsets for the task.
     """
-    settings = config.task.grasp_check
+    settings, config = config.task.grasp_check, config.of_seeds
     if config.task.name not in settings.offsets_m:
         known = ", ".join(sorted(settings.offsets_m))
         raise ConfigError(f"task.yaml: grasp_check.offsets_m has no entry for {config.task.name!r}; it has: {known}")
