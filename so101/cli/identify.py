@@ -148,5 +148,5 @@ def to_json(
         "servos": dict(zip(names, fit.servos, strict=True)),
         "told": dict(zip(names, fit.told, strict=True)),
         "rmse_growth_with_default": dict(zip(names, fit.cost_of_default, strict=True)),
-        **{label.replace(" ", "_"): comparison.to_json(names) for label, comparison in figures.items()},
+        "figures": {label: comparison.to_json(names) for label, comparison in figures.items()},
     }

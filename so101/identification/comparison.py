@@ -61,7 +61,8 @@ def lag_frames(tracks: Sequence[np.ndarray], pieces: Sequence[Piece], max_lag: i
             continue
         command_speed, speed = np.diff(piece.command, axis=0), np.diff(track, axis=0) * piece.counts[1:]
         for lag in range(max_lag + 1):
-            score[lag] += (command_speed[: len(command_speed) - lag] * speed[lag:]).sum(0)
+            share = len(speed) / (len(speed) - lag)  # fewer pairs the later: no reason to count less
+            score[lag] += (command_speed[: len(speed) - lag] * speed[lag:]).sum(0) * share
     best = score.argmax(0)
     lags = best.astype(float)
     for joint, k in enumerate(best):

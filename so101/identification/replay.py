@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 
 import mujoco
 import numpy as np
 
 from so101.config import Config
+from so101.config.rig import RigJoint
 from so101.identification.pieces import Piece
 from so101.sim.bake import baked_model
 from so101.sim.servo import set_past_commands, set_servo
@@ -25,8 +27,13 @@ class ServoReplay:
     """
 
     def __init__(self, config: Config, workers: int) -> None:
-        self.model = baked_model(config, looks=False, props=False)
-        self.workers = workers
+        model = baked_model(config, looks=False, props=False)
+        keys = set(RigJoint.model_fields)
+        self._own = [joint.model_dump(include=keys) for joint in config.robot.joints]
+        self._workers = workers
+        self._models: SimpleQueue[mujoco.MjModel] = SimpleQueue()  # one a thread: meshes make a copy cost a replay
+        for _ in range(workers):
+            self._models.put(copy.copy(model))
 
     def run(self, servos: Servos, pieces: Sequence[Piece]) -> list[np.ndarray]:
         """(T, 6) rad of each piece with one set of servos."""
@@ -34,17 +41,19 @@ class ServoReplay:
 
     def run_many(self, candidates: Sequence[Servos], pieces: Sequence[Piece]) -> list[list[np.ndarray]]:
         """For each candidate (T, 6) rad of each piece."""
-        models = [self._model(servos) for servos in candidates]
-        jobs = [(model, piece) for model in models for piece in pieces]
-        with ThreadPoolExecutor(self.workers) as pool:
-            tracks = list(pool.map(lambda job: follow(*job), jobs))
+        jobs = [(servos, piece) for servos in candidates for piece in pieces]
+        with ThreadPoolExecutor(self._workers) as pool:
+            tracks = list(pool.map(lambda job: self._follow(*job), jobs))
         return [tracks[i : i + len(pieces)] for i in range(0, len(tracks), len(pieces))]
 
-    def _model(self, servos: Servos) -> mujoco.MjModel:
-        model = copy.copy(self.model)
-        for joint, values in enumerate(servos):
-            set_servo(model, joint, values)
-        return model
+    def _follow(self, servos: Servos, piece: Piece) -> np.ndarray:
+        model = self._models.get()
+        try:
+            for joint, (own, values) in enumerate(zip(self._own, servos, strict=True)):
+                set_servo(model, joint, {**own, **values})
+            return follow(model, piece)
+        finally:
+            self._models.put(model)
 
 
 def follow(model: mujoco.MjModel, piece: Piece) -> np.ndarray:

@@ -1,0 +1,59 @@
+"""From a recording to a rig file to a configuration, as a user does it."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from so101.cli.app import main
+from so101.cli.identify import numbers
+from so101.config import load_config
+from so101.errors import ConfigError
+from so101.identification import servos_of
+from tests.identification.synthetic import made_by_twin, quick, true_servos
+
+QUICK = [
+    "--set", "robot.identification.scan_candidates=1", "--set", "robot.identification.iterations=[1, 1]",
+    "--set", "scene.physics.substeps=8", "--set", "teleop.recordings.units=radians",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory):
+    """Two CSV episodes of the twin with other servos."""
+    config = quick()
+    folder = tmp_path_factory.mktemp("recordings") / "made"
+    folder.mkdir()
+    names = config.robot.joint_names
+    header = ",".join(["t", *(f"action.{name}" for name in names), *(f"state.{name}" for name in names)])
+    for seed in range(2):
+        piece = made_by_twin(config, true_servos(config), frames=40, seed=seed)
+        clock = np.arange(40)[:, None] / 30
+        rows = np.concatenate([clock, piece.command, piece.measured], axis=1)
+        np.savetxt(folder / f"episode_{seed}.csv", rows, delimiter=",", header=header, comments="", fmt="%.9f")
+    return folder
+
+
+def test_identify_writes_a_rig_that_loads(recording, tmp_path, capsys):
+    rig, figures = tmp_path / "arm.yaml", tmp_path / "arm.json"
+    assert main(["identify", str(recording), "--out", str(rig), "--json", str(figures), "--plot", *QUICK]) == 0
+    printed = capsys.readouterr().out
+    assert "held out episodes" in printed and "not told by the recording" in printed
+    values = json.loads(figures.read_text())
+    assert values["episodes"] == [0] and values["held_out"] == [1]
+    loaded = servos_of(load_config(rig=rig))
+    assert dict(zip(load_config().robot.joint_names, loaded, strict=True)) == values["servos"]
+    assert (tmp_path / "arm.png").read_bytes().startswith(b"\x89PNG")
+    first = rig.read_bytes()
+    assert main(["identify", str(recording), "--out", str(rig), *QUICK]) == 0
+    assert rig.read_bytes() == first and str(tmp_path).encode() not in first
+
+
+def test_numbers_of_episodes():
+    assert numbers("0-2", "--episodes") == [0, 1, 2]
+    assert numbers("4, 1-2,1", "--episodes") == [1, 2, 4]
+    for text in ("a", "3-1", "1-", "-1", ""):
+        with pytest.raises(ConfigError, match="write numbers and ranges"):
+            numbers(text, "--episodes")
