@@ -92,6 +92,7 @@ class PlannerConfig(Section):
     clearance_m: float = Field(ge=0)
     self_clearance_m: float = Field(ge=0)
     end_slope_m: float = Field(gt=0)
+    followed_slope_m: float = Field(gt=0)
     collision_weight: float = Field(gt=0)
     length_weight: float = Field(ge=0)
     smoothness_weight: float = Field(ge=0)

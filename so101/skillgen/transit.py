@@ -175,7 +175,7 @@ class TransitPlanner:
 
             self._planner = CuroboPlanner(config, simulator.kinematics)
             self._dilation = config.ik.curobo.planner.time_dilation
-            self._end_slope_m = config.ik.curobo.planner.end_slope_m
+            self._end_slope_m = config.ik.curobo.planner.followed_slope_m
         self.start_attempt()
 
     def start_attempt(self) -> None:
