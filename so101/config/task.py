@@ -176,8 +176,6 @@ class PinchConfig(Section):
     table_clearance_m: float = Field(ge=0)
     place_height_m: float = Field(ge=0)
     place_lean_deg: list[float] = Field(min_length=1)
-    iterations: int = Field(ge=1)
-    tolerance_m: float = Field(gt=0)
     tolerance_rad: float = Field(gt=0)
 
 

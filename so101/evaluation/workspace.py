@@ -19,7 +19,7 @@ from so101.errors import ConfigError, did_you_mean
 from so101.evaluation.coverage import is_moved, turning_point
 from so101.geometry import make_pose
 from so101.geometry.frames import base_from_world, world_from_base
-from so101.kinematics import ArmKinematics, JacobianIk
+from so101.kinematics import ArmKinematics
 from so101.kinematics.arm import NUM_ARM_JOINTS
 from so101.sim.bake import T_world_base
 from so101.tasks.grasping import CAMERA_UP_ROLL_RAD, PinchFinder, table_top_m
@@ -207,7 +207,7 @@ def _table_map(config: Config, kinematics: ArmKinematics) -> TableMap:
     (x_low, x_high), (y_low, y_high) = _table_extent(config)
     x_edges, y_edges = _edges(x_low, x_high, settings.cell_m), _edges(y_low, y_high, settings.cell_m)
     height = _grasp_height(config)
-    finder = PinchFinder(config, kinematics, JacobianIk(config, kinematics))  # whatever backend generation uses
+    finder = PinchFinder(config, kinematics)
     radii = np.arange(0.5, settings.radius_m / settings.cell_m) * settings.cell_m
     q = _along_the_ray(config, finder, radii, height)  # (R, D, Y, 2, 5)
     shape = len(x_edges) - 1, len(y_edges) - 1

@@ -47,6 +47,11 @@ class ArmKinematics:
         mujoco.mj_jacSite(self._model, self._data, self._jac_pos, self._jac_rot, self._site)
         return position, rotation, self._jac_pos[:, :NUM_ARM_JOINTS], self._jac_rot[:, :NUM_ARM_JOINTS]
 
+    def joint_axes(self, q_arm: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(5, 3) a point on each joint's axis, m, and (5, 3) its unit direction, in base at joints (5,) rad."""
+        self.update(q_arm)
+        return self._data.xanchor[:NUM_ARM_JOINTS].copy(), self._data.xaxis[:NUM_ARM_JOINTS].copy()
+
     def gravity_torque(self, q_arm: np.ndarray) -> np.ndarray:
         """(5,) N m by which the servos hold the arm, hand empty, at rest at joints (5,) or (6,) rad."""
         self.update(q_arm)

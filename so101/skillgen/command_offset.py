@@ -10,15 +10,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from so101.geometry import make_pose, rotation_about_axis
-
-_UP = np.array([0.0, 0.0, 1.0])
+from so101.geometry import make_pose
 
 
 def heading(points: np.ndarray, pan_axis_m: Sequence[float]) -> np.ndarray:
     """(n, 3, 3) turns about the vertical from base to the arm's plane through each of the points (n, 3) in base."""
     outward = points[:, :2] - np.asarray(pan_axis_m)
-    return np.stack([rotation_about_axis(_UP, angle) for angle in np.arctan2(outward[:, 1], outward[:, 0])])
+    cosine, sine = (outward / np.linalg.norm(outward, axis=-1, keepdims=True)).T
+    zero, one = np.zeros_like(sine), np.ones_like(sine)
+    return np.stack([cosine, -sine, zero, sine, cosine, zero, zero, zero, one], -1).reshape(-1, 3, 3)
 
 
 def commanded(

@@ -56,7 +56,7 @@ class SegmentPlanner:
         self._transits = transits
         self._checker = transits.checker
         self._max_lean_rad = np.deg2rad(config.skillgen.place.max_lean_deg)
-        self._finder = PinchFinder(config, simulator.kinematics, ik)
+        self._finder = PinchFinder(config, simulator.kinematics)
         self._symmetry = {
             name: (np.array(axis) if (axis := config.scene.props[placement.prop].symmetry_axis) else None)
             for name, placement in self.task.objects.items()
@@ -209,11 +209,11 @@ class SegmentPlanner:
         held: HeldObject | None,
     ) -> PlannedSegment:
         target = commanded(wanted, segment.T_base_target, segment.T_base_ee, self.settings.transit.pan_axis_m)
-        q_start = self._transits.goal(q_now, target[0], self._finder.starts(target[0]))
+        q_start = self._transits.goal(q_now, target[0], self._finder.joints(target[0]))
         q = self._follow(target, q_start, held, segment)
         if held is not None and (lift := self._raise_needed(q, target, jaw_now, segment, subtask, held)):
             target, wanted = _raised(target, lift), _raised(wanted, lift)
-            q_start = self._transits.goal(q_now, target[0], self._finder.starts(target[0]))
+            q_start = self._transits.goal(q_now, target[0], self._finder.joints(target[0]))
             q = self._follow(target, q_start, held, segment)
         jaw = self._jaw_with_room(q, segment, subtask, held)
         return PlannedSegment(segment, wanted, target[0], q, jaw)

@@ -238,9 +238,9 @@ class TransitPlanner:
         self._fallbacks[reason] = self._fallbacks.get(reason, 0) + 1
         return None
 
-    def goal(self, q_from: np.ndarray, T_to: np.ndarray, hints: Sequence[np.ndarray] = ()) -> np.ndarray:
-        """Joints for T_to: the first solution within tolerance from here, from one of the `hints` (5,) rad or from a
-        posture turned towards the goal, else the best of them.
+    def goal(self, q_from: np.ndarray, T_to: np.ndarray, hint: np.ndarray | None = None) -> np.ndarray:
+        """Joints for T_to: the first solution within tolerance from the hint (5,) rad, from here or from a posture
+        turned towards the goal, else the best of them.
 
         Raises:
             AttemptFailed: no posture brings the hand near T_to.
@@ -248,7 +248,8 @@ class TransitPlanner:
         s = self.settings
         azimuth = float(np.arctan2(*(T_to[:2, 3] - s.pan_axis_m)[::-1]))
         results = []
-        starts = np.array([q_from, *hints, *([-azimuth, *posture] for posture in s.postures_rad)])
+        hints = [] if hint is None else [hint]
+        starts = np.array([*hints, q_from, *([-azimuth, *posture] for posture in s.postures_rad)])
         for result in self._ik.solve_from(starts, T_to, s.goal_iterations):
             if result.position_error_m <= s.goal_tolerance_m and result.rotation_error_rad <= s.goal_tolerance_rad:
                 return result.q

@@ -252,8 +252,8 @@ class GraspChecker:
         self._q, self._jaw = q_arm, jaw
 
     def _stay(self, q_arm: np.ndarray, jaw: float, seconds: float, squeeze: list[float] | None = None) -> np.ndarray:
-        """Hold still, where friction keeps the hand off q_arm nudging it on; T_ee_obj (n, 4, 4) after each control period.
-        `squeeze` receives the squeeze of each, N."""
+        """Hold still, where friction keeps the hand off q_arm nudging it on; T_ee_obj (n, 4, 4) after each control
+        period. `squeeze` receives the squeeze of each, N."""
         poses = []
         for _ in range(round(seconds / self.simulator.control_dt)):
             error = q_arm - self.simulator.joint_positions(0)[:5]

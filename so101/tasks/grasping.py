@@ -14,8 +14,9 @@ import mujoco
 import numpy as np
 
 from so101.config import Config
-from so101.geometry import invert_pose, make_pose, rotation_about_axis
-from so101.kinematics import ArmKinematics, IkBackend
+from so101.geometry import invert_pose, make_pose, rotation_about_axis, rotation_angle
+from so101.kinematics import ArmKinematics
+from so101.kinematics.planar import PlanarArm
 from so101.sim.bake import EE_SITE, baked_model
 from so101.tasks.hand import UP, dipped, horizontal
 
@@ -69,14 +70,13 @@ def turned_radial(T_base_obj: np.ndarray, T_ee_obj: np.ndarray, pan_axis_m: Sequ
 
 
 class PinchFinder:
-    """Finds reachable pinches across an axis. Of `ik` it uses `solve` with many iterations from its own postures, so
-    that an answer does not depend on where the arm is."""
+    """Finds reachable pinches across an axis, in closed form (`so101.kinematics.planar`)."""
 
-    def __init__(self, config: Config, kinematics: ArmKinematics, ik: IkBackend) -> None:
+    def __init__(self, config: Config, kinematics: ArmKinematics) -> None:
         self.settings = config.task.pinch
-        self.pan_axis = np.array(config.skillgen.transit.pan_axis_m)
-        self._postures = [posture[:3] for posture in config.skillgen.transit.postures_rad]
-        self._ik = ik
+        self._kinematics = kinematics
+        self._planar = PlanarArm(kinematics)
+        self.pan_axis = self._planar.pan_axis
         self._lower, self._upper = kinematics.lower[4], kinematics.upper[4]
         self._corners = finger_corners(config, self.settings.closed_jaw_rad)
         self._table_m = table_top_m(config)
@@ -113,24 +113,23 @@ class PinchFinder:
         """Whether the arm reaches a pose whose approach lies in its plane."""
         return self._solve(T_base_ee) is not None
 
-    def starts(self, T_base_ee: np.ndarray) -> list[np.ndarray]:
-        """Joints (5,) rad to start IK from for a pose whose approach lies in the arm's plane: pan and wrist roll follow
-        from the pose, the others are postures. Empty when the roll is beyond the joint's limits."""
+    def joints(self, T_base_ee: np.ndarray) -> np.ndarray | None:
+        """Joints (5,) rad that put the end effector there with the approach turned into the arm's plane; None out of
+        reach or beyond a joint limit."""
         outward = horizontal(T_base_ee[:3, 3] - [*self.pan_axis, T_base_ee[2, 3]])
         roll = self._roll(T_base_ee, outward)
         if roll is None:
-            return []
-        pan = -np.arctan2(outward[1], outward[0])
-        return [np.array([pan, *posture, roll]) for posture in self._postures]
+            return None
+        elevation = np.arctan2(T_base_ee[2, 0], T_base_ee[:3, 0] @ outward)
+        return self._planar.solve(T_base_ee[:3, 3], float(elevation), roll)
 
     def _solve(self, T_base_ee: np.ndarray) -> np.ndarray | None:
-        """Joints (5,) rad within the tolerances, or None."""
-        s = self.settings
-        for start in self.starts(T_base_ee):
-            result = self._ik.solve(start, T_base_ee, s.iterations)
-            if result.position_error_m < s.tolerance_m and result.rotation_error_rad < s.tolerance_rad:
-                return result.q
-        return None
+        """`joints`, or None where they miss the rotation by more than the tolerance."""
+        q = self.joints(T_base_ee)
+        if q is None:
+            return None
+        error = rotation_angle(self._kinematics.update(q)[1], T_base_ee[:3, :3])
+        return q if error < self.settings.tolerance_rad else None
 
     def _roll(self, T_base_ee: np.ndarray, outward: np.ndarray) -> float | None:
         """Wrist roll, rad, that the pose needs; None when it lies beyond the joint's limits."""
@@ -148,7 +147,8 @@ class PinchFinder:
 
 
 class ServeCheck:
-    """Whether the arm can grasp an object as it lies and stand it up in an opening of the container, by IK alone."""
+    """Whether the arm can grasp an object as it lies and stand it up in an opening of the container: reach alone, no
+    physics."""
 
     def __init__(self, config: Config, finder: PinchFinder) -> None:
         self.finder = finder

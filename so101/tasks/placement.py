@@ -12,7 +12,6 @@ from so101.config.scene import PropConfig
 from so101.config.task import PlacementConfig
 from so101.geometry import make_pose, pose_from_pos_quat, pose_to_pos_quat, rotation_about_axis
 from so101.geometry.frames import base_from_world
-from so101.kinematics import make_ik
 from so101.kinematics.arm import ArmKinematics
 from so101.sim.bake import T_world_base
 from so101.tasks.grasping import PinchFinder, ServeCheck
@@ -105,7 +104,7 @@ def _turn_until_servable(config: Config, draws: Draws, rng: np.random.Generator)
 def _serve_check(config_json: str) -> ServeCheck:
     config = Config.model_validate_json(config_json)
     kinematics = ArmKinematics(config)
-    return ServeCheck(config, PinchFinder(config, kinematics, make_ik(config, kinematics)))
+    return ServeCheck(config, PinchFinder(config, kinematics))
 
 
 def _outline(prop: PropConfig, T_world_obj: np.ndarray) -> np.ndarray:
