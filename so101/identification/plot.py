@@ -52,7 +52,7 @@ def write_plot(
         axes[2 * j + 1].axhline(0, color="0.8", lw=0.6)
     for ax in axes:
         ax.tick_params(labelsize=7)
-    axes[0].legend(loc="upper right", ncols=4, fontsize=8)
+    axes[0].legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4, fontsize=8)
     axes[-1].set_xlabel(
         f"s of {pieces[0].name}; no error where the jaw holds something or the past is not known", fontsize=8
     )
