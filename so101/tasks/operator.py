@@ -19,7 +19,7 @@ from so101.config.operator import GraspStyle
 from so101.datasets.seeds import SeedDemo
 from so101.errors import ConfigError, InsufficientDemosError
 from so101.geometry import interpolate_pose, invert_pose, make_pose, pose_from_pos_quat, rotation_about_axis
-from so101.kinematics import make_ik
+from so101.kinematics import JacobianIk
 from so101.kinematics.servo_lead import ServoLead
 from so101.pipeline.progress import Reporter
 from so101.pipeline.workers import map_unordered
@@ -56,7 +56,7 @@ class ScriptedOperator:
             )
         self.style: GraspStyle = self.settings.styles[config.task.name]
         self.simulator = MujocoSimulator(config)
-        self.ik = make_ik(config, self.simulator.kinematics)
+        self.ik = JacobianIk(config, self.simulator.kinematics)
         self.home = np.array([joint.home_rad for joint in config.robot.joints])
         self.dt = self.simulator.control_dt
         grasp = config.task.active.subtasks[0]
