@@ -57,8 +57,7 @@ class ArmKinematics:
         self.update(q_arm)
         model, data = self._model, self._data
         mujoco.mj_comPos(model, data)
-        mujoco.mj_comVel(model, data)  # zero: this data never moves
-        mujoco.mj_rne(model, data, 0, self._torque)
+        mujoco.mj_rne(model, data, 0, self._torque)  # with the velocities this data was made with: zero
         return self._torque[:NUM_ARM_JOINTS].copy()
 
     def body_ids(self, names: list[str]) -> np.ndarray:

@@ -41,7 +41,6 @@ class _Recording:
     q_target: list[np.ndarray] = field(default_factory=list)
     q: list[np.ndarray] = field(default_factory=list)
     objects: dict[str, list[np.ndarray]] = field(default_factory=dict)
-    grasped: list[bool] = field(default_factory=list)
 
 
 class AttemptRunner:
@@ -86,6 +85,7 @@ class AttemptRunner:
         self._lead = ServoLead(self.config, sim.kinematics)
         self._lead.reset(start)
         self._command = start.copy()
+        self._to_grasp: str | None = None
         self._record = _Recording(objects={name: [] for name in sim.object_names})
         self._start_height = {name: float(sim.object_pose(env, name)[2]) for name in sim.object_names}
         self._transit_frames: list[list[int]] = []
@@ -225,6 +225,7 @@ class AttemptRunner:
         starts, stops = {start for start, _ in changes} | {segment.anchor}, {stop for _, stop in changes}
         jaw_offset = self._command[5] - plan.jaw_target[0] if held is not None else 0.0
         released = False
+        self._to_grasp = subtask.object if held is None else None  # until it was seen lifted between the jaws
         if gate.enabled and gate.at_start:
             self._settle(plan.q[0], plan.T_wanted[0])
         for t, q in enumerate(plan.q):
@@ -246,8 +247,7 @@ class AttemptRunner:
             if lifted < self.task.success.grasp_lift_m * limits.lift_fraction or not jaw_touching(
                 self.simulator, self._env, subtask.object
             ):
-                ever = any(self._record.grasped)
-                raise AttemptFailed(causes.SLIPPED if ever else causes.GRASP_MISSED, lifted_m=lifted)
+                raise AttemptFailed(causes.GRASP_MISSED if self._to_grasp else causes.SLIPPED, lifted_m=lifted)
 
     def _settle(self, q_hold: np.ndarray, T_wanted: np.ndarray) -> None:
         """Hold, noise-free, until the measured hand stands still where the seed's hand stood; what gravity still takes
@@ -280,9 +280,11 @@ class AttemptRunner:
     def _arrive(self, q_hold: np.ndarray, tolerance_m: float) -> None:
         """Hold, noise-free, until the measured hand is within the tolerance of where it should be: a slow arm cuts
         corners otherwise."""
-        wanted = self.simulator.fk(q_hold)[:3, 3]
+        sim = self.simulator
+        wanted = sim.kinematics.update(q_hold)[0].copy()
         for _ in range(self.settings.gate.max_frames):
-            if np.linalg.norm(self.simulator.ee_pose(self._env)[:3, 3] - wanted) < tolerance_m:
+            behind = sim.kinematics.update(sim.joint_positions(self._env))[0] - wanted
+            if behind @ behind < tolerance_m**2:
                 return
             self._send(q_hold, self._command[5], noisy=False)
 
@@ -322,12 +324,10 @@ class AttemptRunner:
         record.q.append(sim.joint_positions(self._env))
         for name, poses in record.objects.items():
             poses.append(sim.object_pose(self._env, name))
-        record.grasped.append(
-            any(
-                self._lifted(name) > self.task.success.grasp_lift_m and jaw_touching(sim, self._env, name)
-                for name in self.task.success.objects
-            )
-        )
+        name = self._to_grasp
+        if name is not None and self._lifted(name) > self.task.success.grasp_lift_m:
+            if jaw_touching(sim, self._env, name):
+                self._to_grasp = None
 
     def _lifted(self, name: str) -> float:
         return float(self.simulator.object_pose(self._env, name)[2]) - self._start_height[name]
