@@ -18,11 +18,11 @@ import torch
 from scipy.interpolate import BSpline
 
 from so101.config import Config
-from so101.geometry.se3_torch import rotation_from_quat
+from so101.geometry import pose_from_pos_quat
 from so101.kinematics import curobo_package as package
 from so101.kinematics.arm import NUM_ARM_JOINTS, ArmKinematics
 from so101.kinematics.boxes import RoundedBoxes, distance, fill_with_spheres
-from so101.kinematics.curobo_robot import BASE, link_spheres, robot_description, self_collision_pairs
+from so101.kinematics.curobo_robot import BASE, GRIPPER, link_spheres, robot_description, self_collision_pairs
 
 _DEGREE = 3
 _ACTIVE_M = 0.06  # pairs farther apart than this beyond the clearance are left out until the next look
@@ -45,6 +45,9 @@ class CuroboPlanner:
         at_rest = {BASE, *(f"{name}_link" for name in config.robot.contact_free_bodies)}
         self._moving = self._index([i for i, link in enumerate(spheres.link) if link not in at_rest])
         self._radii = self._tensor(spheres.radii)
+        on_gripper = [i for i, link in enumerate(spheres.link) if link == GRIPPER]
+        self._gripper, self._gripper_centers = self._index(on_gripper), spheres.centers[on_gripper]
+        self._T_gripper_ee = pose_from_pos_quat([*config.robot.ee_position_m, *config.robot.ee_quat_wxyz])
         self_collision = config.ik.curobo.self_collision
         pairs = self_collision_pairs(config) if self_collision.enabled else np.zeros((0, 2), int)
         self._pairs = self._index(pairs)
@@ -125,11 +128,18 @@ class CuroboPlanner:
         return np.array(starts)
 
     def _carried(self, held: RoundedBoxes | None, T_ee_held: np.ndarray | None) -> tuple[Any, Any] | None:
-        """Centres (h, 3) in ee and radii (h,) of the held object's spheres."""
+        """The held object's spheres: weights (h, g) of the gripper's sphere centres that give theirs, and radii (h,).
+
+        Any point of a rigid body is an affine combination of others. So no rotation of the tool frame is needed, whose
+        way through a quaternion has no finite gradient everywhere in curobo-metal.
+        """
         if held is None:
             return None
         centers, radii = fill_with_spheres(held, self.settings.held_sphere_spacing)
-        return self._tensor(centers @ T_ee_held[:3, :3].T + T_ee_held[:3, 3]), self._tensor(radii)
+        T_gripper_held = self._T_gripper_ee @ T_ee_held
+        in_gripper = centers @ T_gripper_held[:3, :3].T + T_gripper_held[:3, 3]
+        weights = _homogeneous(in_gripper) @ np.linalg.pinv(_homogeneous(self._gripper_centers))
+        return self._tensor(weights), self._tensor(radii)
 
     def _spheres(self, q: Any, carried: tuple[Any, Any] | None) -> tuple[Any, Any, Any]:
         """Centres (S, T, n, 3) of what must keep clear of obstacles, its radii (n,), and all of the arm's centres."""
@@ -139,9 +149,7 @@ class CuroboPlanner:
         arm = state.robot_spheres.reshape(*q.shape[:2], -1, 4)[..., :3]
         centers, radii = arm[:, :, self._moving], self._radii[self._moving]
         if carried is not None:
-            position = state.tool_poses.position.reshape(*q.shape[:2], 1, 3)
-            rotation = rotation_from_quat(state.tool_poses.quaternion.reshape(*q.shape[:2], 4))
-            held = position + torch.einsum("stij,hj->sthi", rotation, carried[0])
+            held = torch.einsum("hg,stgi->sthi", carried[0], arm[:, :, self._gripper])
             centers, radii = torch.cat([centers, held], 2), torch.cat([radii, carried[1]])
         return centers, radii, arm
 
@@ -208,6 +216,10 @@ class CuroboPlanner:
 
     def _index(self, values: Any) -> Any:
         return torch.as_tensor(np.asarray(values, int), device=self._device.device)
+
+
+def _homogeneous(points: np.ndarray) -> np.ndarray:
+    return np.column_stack([points, np.ones(len(points))])
 
 
 def _knots(count: int) -> np.ndarray:

@@ -85,6 +85,17 @@ def test_what_is_held_is_carried_past_as_well(planner, arm, ends):
     assert hand_clearance(arm, carrying, boxes, tip) > 0.01 + planner.settings.clearance_m * 0.7
 
 
+def test_held_spheres_stand_where_the_object_is(planner, arm, ends):
+    rod = RoundedBoxes(np.eye(4)[None], np.array([[0.0, 0.0, 0.05]]), np.array([0.01]))
+    T_ee_rod = make_pose(rotation_about_axis(np.array([0.3, 0.9, 0.316]), 0.7), [0.05, 0.02, -0.01])
+    carried = planner._carried(rod, T_ee_rod)
+    with torch.no_grad():
+        centers = planner._spheres(planner._tensor(ends[0][None, None]), carried)[0][0, 0]
+    own, _ = fill_with_spheres(rod, planner.settings.held_sphere_spacing)
+    T = arm.fk(ends[0]) @ T_ee_rod
+    np.testing.assert_allclose(centers[-len(own) :].cpu().numpy(), own @ T[:3, :3].T + T[:3, 3], atol=2e-5)
+
+
 def test_a_wall_without_a_way_round_gives_no_plan(vial_config, arm, ends):
     from so101.kinematics.curobo_planner import CuroboPlanner
 
