@@ -3,6 +3,8 @@
     .venv/bin/python benchmarks/generation.py                     # about 40 s
     .venv/bin/python benchmarks/generation.py --attempts 1000     # the figure to report
     .venv/bin/python benchmarks/generation.py --attempts 300 --ablation
+    .venv/bin/python benchmarks/generation.py --attempts 1000 --base-seed 20000 --preset randomised \
+        --set task.name=vial_to_rack_wide --coverage    # also where the object started and what came of it
 
 Attempt seeds start at `--base-seed` (10,000 by default: seeds below are for tuning). The clock starts when the workers
 have loaded the model and the seeds, and stops when the last demo file is written.
@@ -23,7 +25,11 @@ from rich.table import Table
 
 from so101.config import Config, load_config
 from so101.datasets.seeding import make_seeds
+from so101.evaluation.collect import collect
+from so101.evaluation.report import report_numbers
 from so101.evaluation.statistics import wilson_interval
+from so101.evaluation.workspace import workspace
+from so101.kinematics import ArmKinematics
 from so101.pipeline.progress import SilentReporter
 from so101.pipeline.run_folder import RunFolder
 from so101.pipeline.workers import map_unordered
@@ -52,7 +58,13 @@ def _job(job: tuple[str, int]) -> tuple:
     return _ready(index) if kind == "ready" else generate._attempt(index)
 
 
-def measure(config: Config, seeds: Path, attempts: int, workers: int) -> dict:
+def coverage(config: Config, run: RunFolder) -> dict:
+    """The `coverage` part of the report of a run."""
+    summary = collect(config, run, ArmKinematics(config).fk)
+    return report_numbers(summary, config.dataset.report, workspace(config))["coverage"]
+
+
+def measure(config: Config, seeds: Path, attempts: int, workers: int, with_coverage: bool = False) -> dict:
     """Run `attempts` attempts on `workers` processes; rate, success and causes."""
     with tempfile.TemporaryDirectory() as folder:
         run = RunFolder(Path(folder))
@@ -69,6 +81,7 @@ def measure(config: Config, seeds: Path, attempts: int, workers: int) -> dict:
             causes[cause or "success"] += 1
             cpu_frames += 1
         seconds = time.monotonic() - started
+        covered = {"coverage": coverage(config, run)} if with_coverage else {}
     low, high = wilson_interval(strict, attempts)
     return {
         "n": attempts,
@@ -81,7 +94,17 @@ def measure(config: Config, seeds: Path, attempts: int, workers: int) -> dict:
         "strict": strict,
         "wilson_95": [round(low, 4), round(high, 4)],
         "causes": dict(causes.most_common()),
+        **covered,
     }
+
+
+def print_coverage(console: Console, coverage: dict) -> None:
+    """Covered shares, and the cells of the start area that hardly ever succeed."""
+    for name, numbers in coverage["objects"].items():
+        position = numbers["position"]
+        console.print(f"{name}: {position['covered_share']:.0%} of the cells with a success")
+        for cell in position["low"] if numbers["moved"] else ():
+            console.print(f"  under {coverage['low_share']:.0%}: {cell}")
 
 
 def main() -> None:
@@ -91,6 +114,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seeds", type=Path, help="seeds.hdf5 to use; five from the scripted operator when absent")
     parser.add_argument("--ablation", action="store_true")
+    parser.add_argument("--coverage", action="store_true", help="cells of the start area")
     parser.add_argument("--preset", help="of skillgen.yaml, e.g. randomised")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
     parser.add_argument("--json", type=Path)
@@ -107,7 +131,7 @@ def main() -> None:
             seeds = run.seeds
         for name, overrides in variants.items():
             config = load_config(preset=options.preset, overrides=[*base, *overrides])
-            row = measure(config, seeds, options.attempts, options.workers)
+            row = measure(config, seeds, options.attempts, options.workers, options.coverage)
             report[name] = row
             failures = ", ".join(f"{cause} {n}" for cause, n in row["causes"].items() if cause != "success") or "none"
             interval = f"{row['wilson_95'][0]:.1%} .. {row['wilson_95'][1]:.1%}"
@@ -120,6 +144,8 @@ def main() -> None:
                 failures,
             )
     Console().print(table)
+    if options.coverage:
+        print_coverage(Console(), report["default"]["coverage"])
     if options.json:
         result = report if options.ablation else report["default"]
         options.json.write_text(json.dumps(result, indent=1) + "\n")
