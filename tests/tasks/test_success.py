@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from so101.config import load_config
 from so101.geometry import make_pose, pose_from_pos_quat, pose_to_pos_quat, rotation_about_axis
-from so101.tasks.success import judge
+from so101.tasks.success import free_openings, judge
 
 T = 60
 X, UP = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
@@ -122,7 +123,7 @@ def test_success_only_at_the_end_is_success(episode):
     frames = episode.success.strict.still_frames
     episode.vial[: -frames - 1] = episode.seated(x=0.3)
     assert episode.verdict().strict
-    episode.vial[: -frames] = episode.seated(x=0.3)
+    episode.vial[:-frames] = episode.seated(x=0.3)
     assert not episode.verdict().strict
 
 
@@ -188,3 +189,95 @@ def test_the_verdict_moves_with_the_scene(episode):
     for poses in (episode.vial, episode.rack):
         poses[:] = pose_to_pos_quat(shift @ pose_from_pos_quat(poses))
     assert episode.verdict().figures() == pytest.approx(before, abs=1e-6)
+
+
+# Several objects
+
+
+class Shelf:
+    """Three vials that stand seated in openings of a turned rack, jaw open."""
+
+    def __init__(self, openings=(0, 1, 2)):
+        self.config = load_config(overrides=["task.name=three_vials_to_rack"])
+        self.success = self.config.task.active.success
+        self.T_rack = make_pose(rotation_about_axis(UP, -0.4), np.array([0.22, 0.05, 0.04]))
+        self.objects = {"rack": pose_to_pos_quat(self.T_rack)}
+        for name, opening in zip(self.success.objects, openings, strict=True):
+            self.put(name, *self.success.openings_m[opening])
+
+    def put(self, name: str, x: float, y: float, z: float = 0.031, R: np.ndarray | None = None) -> None:
+        T = make_pose(np.eye(3) if R is None else R, np.array([x, y, z]))
+        self.objects[name] = pose_to_pos_quat(self.T_rack @ T)
+
+    def verdict(self):
+        q = np.zeros((T, 6))
+        q[:, 5] = 1.0
+        return judge(self.config, {name: np.tile(pose, (T, 1)) for name, pose in self.objects.items()}, q)
+
+    def free(self, **kwargs) -> list[int]:
+        return free_openings(self.config, self.objects, **kwargs)
+
+
+@pytest.mark.parametrize("openings", [(0, 1, 2), (3, 0, 2)])
+def test_all_objects_in_openings_of_their_own_is_success(openings):
+    verdict = Shelf(openings).verdict()
+    assert verdict.strict and verdict.geometric
+
+
+def test_two_objects_nearest_to_one_opening_are_no_success():
+    """No real vials could; a judge of arrays must still not count one opening twice."""
+    verdict = Shelf((0, 1, 1)).verdict()
+    assert not verdict.strict and verdict.geometric
+
+
+@pytest.mark.parametrize("name", ["vial_1", "vial_2", "vial_3"])
+def test_one_object_that_is_not_in_fails_all_and_gives_the_figures(name):
+    shelf = Shelf()
+    shelf.put(name, 0.03, 0.20)
+    verdict = shelf.verdict()
+    assert not verdict.strict and not verdict.geometric
+    assert verdict.axis_distance_m == pytest.approx(0.11)  # to the opening at (0.03, 0.09)
+
+
+def test_among_good_objects_the_figures_are_of_the_one_farthest_off_its_axis():
+    shelf = Shelf()
+    shelf.put("vial_2", 0.09 + 0.004, 0.03)
+    verdict = shelf.verdict()
+    assert verdict.strict and verdict.axis_distance_m == pytest.approx(0.004)
+
+
+# Free openings
+
+
+@pytest.mark.parametrize("openings", [(0, 1, 2), (3, 0, 2)])
+def test_openings_with_an_object_in_are_not_free(openings):
+    shelf = Shelf(openings)
+    assert shelf.free() == sorted({0, 1, 2, 3} - set(openings))
+    assert shelf.free(but="vial_2") == sorted({0, 1, 2, 3} - {openings[0], openings[2]})
+
+
+def test_an_object_parked_far_away_or_lying_beside_the_rack_takes_nothing():
+    lying = rotation_about_axis(np.array([0.0, 1.0, 0.0]), np.pi / 2)
+    shelf = Shelf()
+    shelf.put("vial_1", 2.0, 1.0, -3.0)
+    shelf.put("vial_2", -0.05, 0.03, 0.01, lying)
+    assert shelf.free() == [0, 1, 3]
+    shelf.put("vial_3", 0.03, 0.03, 0.5)  # high over an opening, as in the hand or parked
+    assert shelf.free() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(("key", "taken", "free"), [("x", 0.0299, 0.0301), ("z", 0.099, 0.101)])
+def test_an_opening_is_free_beyond_the_bounds_of_occupied(key, taken, free):
+    for offset, expected in ((taken, [1, 2, 3]), (free, [0, 1, 2, 3])):
+        shelf = Shelf()
+        for name in ("vial_2", "vial_3"):
+            shelf.put(name, 5.0, 5.0)
+        shelf.put("vial_1", **{"x": 0.03, "y": 0.03, "z": 0.0, key: (0.03 if key == "x" else 0.0) - offset})
+        assert shelf.free() == expected
+
+
+def test_free_openings_move_with_the_rack():
+    shelf = Shelf((2, 3, 0))
+    shift = make_pose(rotation_about_axis(UP, 2.1), np.array([0.3, -0.2, 0.0]))
+    shelf.objects = {name: pose_to_pos_quat(shift @ pose_from_pos_quat(p)) for name, p in shelf.objects.items()}
+    assert shelf.free() == [1]
