@@ -69,11 +69,6 @@ def unservable(kinematics: ArmKinematics, q: np.ndarray) -> np.ndarray:
     return np.linalg.svd(J[3:] @ N)[0][:, 2]
 
 
-def grasp_path(runner: AttemptRunner, subtask: SubtaskConfig, segment: Segment, T_base_obj: np.ndarray) -> np.ndarray:
-    """(n, 4, 4) poses of a grasp as generation wants them first: retargeted, turned to what the arm serves."""
-    return next(runner.planner._paths(subtask, segment, [T_base_obj], None))
-
-
 def track(overrides: list[str], seeds_path: Path, base: list[str], attempts: int, base_seed: int) -> dict[str, float]:
     """Errors over all frames of the retargeted grasp segments of `attempts` placements."""
     config = load_config(overrides=[*base, *overrides])
@@ -85,7 +80,7 @@ def track(overrides: list[str], seeds_path: Path, base: list[str], attempts: int
         objects, _ = draw_placements(config, np.random.default_rng(seed))
         T_base_obj = pose_from_pos_quat(objects[subtask.object])
         for segment in runner.pool.candidates(0, subtask.end_offset_frames[0]):
-            T_target = grasp_path(runner, subtask, segment, T_base_obj)
+            T_target = runner.planner.retargeted(subtask, segment, T_base_obj, None)
             try:
                 q = runner.transits.goal(home[:5], T_target[0])
             except AttemptFailed:
@@ -111,6 +106,11 @@ def track(overrides: list[str], seeds_path: Path, base: list[str], attempts: int
         "servable_rotation_deg_p95": round(float(np.percentile(servable, 95)), 2),
         "iterations_mean": round(float(np.mean(iterations)), 2),
     }
+
+
+def grasp_path(runner: AttemptRunner, subtask: SubtaskConfig, segment: Segment, T_base_obj: np.ndarray) -> np.ndarray:
+    """(n, 4, 4) poses of a grasp as generation tries them first: retargeted, turned to what the arm serves."""
+    return next(runner.planner._paths(subtask, segment, [T_base_obj], None))
 
 
 def goal_targets(seeds_path: Path, count: int, base_seed: int) -> np.ndarray:
