@@ -17,7 +17,7 @@ from so101.cli.stage import print_result
 from so101.pipeline.progress import StageResult
 from so101.pipeline.stages import STAGES
 
-COMMANDS = ["run", *STAGES, "config", "grasp-check", "workspace", "test"]
+COMMANDS = ["run", *STAGES, "config", "grasp-check", "identify", "workspace", "test"]
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from so101.evaluation.workspace import (
     workspace,
     workspace_numbers,
 )
-from so101.kinematics import ArmKinematics, JacobianIk
+from so101.kinematics import ArmKinematics
 from so101.pipeline.progress import SilentReporter
 from so101.pipeline.run_folder import RunFolder
 from so101.tasks.grasping import PinchFinder
@@ -49,9 +49,9 @@ def maps(coarse):
 
 
 def test_cells_say_what_ik_says_there(coarse, maps):
-    """Every cell is a turn of the ray about the pan axis: at such points IK asked anew gives the same answer."""
+    """Every cell is a turn of the ray about the pan axis: at such points pinches asked for anew are the same."""
     kinematics = ArmKinematics(coarse)
-    finder = PinchFinder(coarse, kinematics, JacobianIk(coarse, kinematics))
+    finder = PinchFinder(coarse, kinematics)
     table, step = maps.table, coarse.dataset.report.workspace.cell_m
     x, y = ((edges[:-1] + edges[1:]) / 2 for edges in (table.x_edges, table.y_edges))
     base = np.array(coarse.robot.base_position_m)

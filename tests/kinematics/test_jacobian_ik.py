@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from so101.config import Config, load_config
-from so101.errors import ConfigError
+from so101.config import load_config
 from so101.geometry import make_pose, rotation_about_axis, rotation_angle
-from so101.kinematics import ArmKinematics, JacobianIk, make_ik
+from so101.kinematics import ArmKinematics, JacobianIk
 from so101.kinematics.jacobian_ik import _rotation_error
 
 FORMULATIONS = ["position_first", "weighted"]
@@ -146,9 +145,3 @@ def test_rotation_error_of_a_half_turn_is_a_half_turn_about_that_axis(axis, angl
 
 def test_rotation_error_of_equal_rotations_is_zero():
     np.testing.assert_array_equal(_rotation_error(np.eye(3), np.eye(3)), 0)
-
-
-def test_a_backend_that_is_not_built_says_what_to_use():
-    config: Config = load_config(overrides=["ik.backend=curobo"])
-    with pytest.raises(ConfigError, match="backend 'curobo' is not available in this version; use backend: jacobian"):
-        make_ik(config)
