@@ -81,7 +81,7 @@ class CuroboPlanner:
         low, high = self._tensor(self._low), self._tensor(self._high)
         basis = self._tensor(self._basis)
         optimiser = torch.optim.Adam([free], lr=s.step_rad)
-        needed = self._needed(ends[:1], boxes, carried, len(basis))
+        needed, self_needed = self._needed(ends[:1], boxes, carried, len(basis))
 
         def path(matrix: Any) -> Any:
             return torch.einsum("tk,skj->stj", matrix, torch.cat([ends[:, :1], free, ends[:, 1:]], 1))
@@ -92,21 +92,22 @@ class CuroboPlanner:
                 with torch.no_grad():
                     q = path(basis)
                     gaps, self_gaps = self._gaps(q, boxes, carried)
-                    short = gaps - needed
-                    clear = (short.amin((1, 2, 3)) >= 0) & (self_gaps.amin((1, 2)) >= s.self_clearance_m)
+                    short, self_short = gaps - needed, self_gaps - self_needed
+                    clear = (short.amin((1, 2, 3)) >= 0) & (self_short.amin((1, 2)) >= 0)
                     for row in self._by_cost(q, clear):
                         fine = self._fine(path, row)
                         if self._is_free(fine, ends, boxes, carried):
                             return fine.cpu().numpy().astype(float)
                     pairs = (
                         *(short.amin((0, 1)) < _ACTIVE_M).nonzero(as_tuple=True),
-                        (self_gaps.amin((0, 1)) < s.self_clearance_m + _ACTIVE_M).nonzero(as_tuple=True)[0],
+                        (self_short.amin((0, 1)) < _ACTIVE_M).nonzero(as_tuple=True)[0],
                     )
             if iteration == s.max_iterations:
                 return None
             optimiser.zero_grad()
             q = path(basis)
-            cost = self._bend(q) + s.collision_weight * self._penalty(q, boxes, carried, needed, pairs)
+            penalty = self._penalty(q, boxes, carried, needed, self_needed, pairs)
+            cost = self._bend(q) + s.collision_weight * penalty
             cost.sum().backward()
             optimiser.step()
             with torch.no_grad():
@@ -164,17 +165,21 @@ class CuroboPlanner:
         gaps = (difference.square().sum(-1) + 1e-12).sqrt() - reach
         return gaps if len(pairs) else gaps.new_full((*arm.shape[:2], 1), 1.0)
 
-    def _needed(self, ends: Any, boxes: list[Any], carried: tuple[Any, Any] | None, samples: int) -> Any:
-        """(1, T, n, M) least distance: the clearance, near the ends no more than what they have plus a slope. An end
-        may lie near what is approached or left; it is given."""
+    def _needed(self, ends: Any, boxes: list[Any], carried: tuple[Any, Any] | None, samples: int) -> tuple[Any, Any]:
+        """Least distances: (1, T, n, M) to obstacles, the clearance, near the ends no more than what they have plus a
+        slope (an end may lie near what is approached or left; it is given); and (p,) between spheres of the arm, no
+        more than the ends have."""
         s = self.settings
         with torch.no_grad():
-            at_ends, _ = self._gaps(ends, boxes, carried)  # (1, 2, n, M)
+            at_ends, self_at_ends = self._gaps(ends, boxes, carried)  # (1, 2, n, M), (1, 2, p)
             u = torch.linspace(0.0, 1.0, samples, dtype=ends.dtype, device=ends.device)[:, None, None]
             rising = torch.minimum(at_ends[:, :1] + s.end_slope_m * u, at_ends[:, 1:] + s.end_slope_m * (1 - u))
-            return (rising - 1e-6).clamp_max(s.clearance_m)
+            own = (self_at_ends.amin((0, 1)) - 1e-6).clamp_max(s.self_clearance_m)
+            return (rising - 1e-6).clamp_max(s.clearance_m), own
 
-    def _penalty(self, q: Any, boxes: list[Any], carried: Any, needed: Any, pairs: tuple[Any, ...]) -> Any:
+    def _penalty(
+        self, q: Any, boxes: list[Any], carried: Any, needed: Any, self_needed: Any, pairs: tuple[Any, ...]
+    ) -> Any:
         """(S,) mean over the path of the squared shortfalls of the pairs that are looked at, m^2."""
         spheres, obstacles, own = pairs
         centers, radii, arm = self._spheres(q, carried)
@@ -182,7 +187,7 @@ class CuroboPlanner:
         total = (needed[:, :, spheres, obstacles] - gaps).clamp_min(0.0).square().sum(-1)
         if len(own) and len(self._pairs):
             gaps = self._self_gaps(arm, self._pairs[own], self._pair_reach[own])
-            total = total + (self.settings.self_clearance_m - gaps).clamp_min(0.0).square().sum(-1)
+            total = total + (self_needed[own] - gaps).clamp_min(0.0).square().sum(-1)
         return total.mean(-1)
 
     def _bend(self, q: Any) -> Any:
@@ -205,11 +210,9 @@ class CuroboPlanner:
         """Whether a closely sampled path (n, 5) is free: between the samples of the search nothing may have slipped
         through."""
         gaps, self_gaps = self._gaps(fine[None], boxes, carried)
-        needed = self._needed(ends[:1], boxes, carried, len(fine))
+        needed, self_needed = self._needed(ends[:1], boxes, carried, len(fine))
         slack = self.settings.clearance_m / 4
-        return bool((gaps - needed).amin() >= -slack) and bool(
-            self_gaps.amin() >= self.settings.self_clearance_m - slack
-        )
+        return bool((gaps - needed).amin() >= -slack) and bool((self_gaps - self_needed).amin() >= -slack)
 
     def _tensor(self, values: Any) -> Any:
         return torch.as_tensor(np.asarray(values), dtype=self._device.dtype, device=self._device.device)
