@@ -165,14 +165,15 @@ class GraspCheckConfig(Section):
 class PinchConfig(Section):
     """How a round object that lies on the table may be pinched: see `so101.tasks.grasping`.
 
-    dips_deg: approaches below the horizontal, best first. max_tilt_deg: of the line between the jaws.
-    table_clearance_m: under the fingers when the jaw stands at closed_jaw_rad. place_height_m: of the object over its
-    seated height, with one of place_lean_deg, when it is stood up.
+    dips_deg: approaches below the horizontal, best first. max_tilt_deg: of the line between the jaws. jaw_lever_m: from
+    the jaw's hinge to the pinch point. table_clearance_m: under the fingers when the jaw stands at closed_jaw_rad.
+    place_height_m: of the object over its seated height, with one of place_lean_deg, when it is stood up.
     """
 
     dips_deg: list[float] = Field(min_length=1)
     max_tilt_deg: float = Field(gt=0, lt=90)
     closed_jaw_rad: float
+    jaw_lever_m: float = Field(gt=0)
     table_clearance_m: float = Field(ge=0)
     place_height_m: float = Field(ge=0)
     place_lean_deg: list[float] = Field(min_length=1)

@@ -237,8 +237,6 @@ class AttemptRunner:
                 self._await_jaw(plan.q[t - 1])
             if released:
                 jaw_offset = 0.0
-            if held is not None and t > segment.release_end:
-                self._offset *= 1.0 - gate.correction_gain
             self._send(q, plan.jaw_target[t] + jaw_offset, noisy=t < segment.anchor)
         if held is None:  # a grasp: it must be in the hand now
             if gate.enabled:

@@ -23,6 +23,7 @@ from so101.skillgen.selection import align_symmetric
 from so101.skillgen.subtasks import Segment, opening_pose
 from so101.skillgen.transit import HeldObject, TransitPlanner
 from so101.tasks.grasping import PinchFinder
+from so101.tasks.hand import UP, horizontal
 from so101.tasks.success import free_openings
 
 
@@ -131,7 +132,7 @@ class SegmentPlanner:
             wanted = self.retargeted(subtask, segment, reference, held)
             if held is not None:
                 axis = self._symmetry[held.name]
-                yield wanted if axis is None else self._free_turn(wanted[segment.anchor], held, axis) @ wanted
+                yield wanted if axis is None else self._turned(wanted, segment, held, axis)
             elif (axis := self._symmetry[subtask.object]) is not None and self.settings.grasp.turn:
                 turn = None
                 for turn in self._grasp_turns(wanted[segment.anchor], reference[:3, :3] @ axis):
@@ -173,9 +174,23 @@ class SegmentPlanner:
         for pinch in itertools.islice((way for way in ways if way is not None), s.max_ways):
             yield pinch.T_base_ee @ standing_off @ T_ee_base
 
-    def _free_turn(self, T_base_ee: np.ndarray, held: HeldObject, axis_in_obj: np.ndarray) -> np.ndarray:
-        """(4, 4) turn of base-frame space about the held object's symmetry axis, where it is let go, that points the
-        hand along the arm's own plane. The object does not care; the arm has no joint for the heading of the hand."""
+    def _turned(self, T_wanted: np.ndarray, segment: Segment, held: HeldObject, axis_in_obj: np.ndarray) -> np.ndarray:
+        """A path (n, 4, 4) turned about the held object's symmetry axis, where it is let go, so that the hand points
+        along the arm's own plane. The object does not care; the arm has no joint for the heading of the hand.
+
+        The hand comes and goes along the path of the seed's hand, as seen from the hand: out and back along its
+        heading, up, and aside to the same jaw.
+        """
+        anchor, T_seed = segment.anchor, segment.T_base_ee
+        turn = self._radial_turn(T_wanted[anchor], held, axis_in_obj)
+        T = turn @ T_wanted
+        way = T_seed[:, :3, 3] - T_seed[anchor, :3, 3]
+        T[:, :3, 3] = T[anchor, :3, 3] + way @ _hand_axes(T_seed[anchor]) @ _hand_axes(T[anchor]).T
+        return T
+
+    def _radial_turn(self, T_base_ee: np.ndarray, held: HeldObject, axis_in_obj: np.ndarray) -> np.ndarray:
+        """(4, 4) turn of base-frame space about the held object's symmetry axis that points the hand away from the pan
+        axis."""
         T_base_obj = T_base_ee @ held.T_ee_obj
         center, axis = T_base_obj[:3, 3], T_base_obj[:3, :3] @ axis_in_obj
         approach = T_base_ee[:3, 0] - axis * (axis @ T_base_ee[:3, 0])
@@ -216,6 +231,13 @@ class SegmentPlanner:
             q_start = self._transits.goal(q_now, target[0], self._finder.joints(target[0]))
             q = self._follow(target, q_start, held, segment)
         jaw = self._jaw_with_room(q, segment, subtask, held)
+        if (
+            held is not None
+            and (opened := float(jaw[segment.anchor :].max())) < segment.jaw_target[segment.anchor :].max()
+        ):
+            wanted = self._less_aside(wanted, segment.anchor, opened)
+            target = commanded(wanted, segment.T_base_target, segment.T_base_ee, self.settings.transit.pan_axis_m)
+            q = self._follow(target, q_start, held, segment)
         return PlannedSegment(segment, wanted, target[0], q, jaw)
 
     def _follow(self, T_target: np.ndarray, q: np.ndarray, held: HeldObject | None, segment: Segment) -> np.ndarray:
@@ -309,11 +331,29 @@ class SegmentPlanner:
                     return limited
         raise AttemptFailed(causes.BLOCKED)
 
+    def _less_aside(self, T_wanted: np.ndarray, anchor: int, jaw_rad: float) -> np.ndarray:
+        """Poses (n, 4, 4) that after row `anchor` step aside from what was let go no further than a jaw opened to
+        `jaw_rad` leaves room for on both sides."""
+        pinch = self._config.task.pinch
+        room = 0.5 * pinch.jaw_lever_m * max(0.0, jaw_rad - pinch.closed_jaw_rad)
+        T = T_wanted.copy()
+        across = T[anchor, :3, 2]
+        aside = (T[anchor:, :3, 3] - T[anchor, :3, 3]) @ across
+        T[anchor:, :3, 3] += (np.clip(aside, -room, room) - aside)[:, None] * across
+        return T
+
     def _pivot_in_hand(self, held: HeldObject | None) -> np.ndarray | None:
         """Point of the held object that must follow the path, in the hand frame."""
         if held is None or not self.settings.held_object_correction:
             return None
         return held.T_ee_obj[:3, 3] + held.T_ee_obj[:3, :3] @ np.array(self.task.success.pivot_m)
+
+
+def _hand_axes(T_base_ee: np.ndarray) -> np.ndarray:
+    """(3, 3) columns in base: horizontally out of the hand, horizontally towards the moving jaw, up."""
+    outward = horizontal(T_base_ee[:3, 0])
+    left = np.cross(UP, outward)
+    return np.column_stack([outward, left if T_base_ee[:3, 2] @ left >= 0 else -left, UP])
 
 
 def _raised(T: np.ndarray, lift_m: float) -> np.ndarray:
