@@ -203,3 +203,90 @@ def test_seeds_that_cannot_be_cut_are_refused_with_the_reason(vial_config, vial_
         AttemptRunner(vial_config, blind)
     with pytest.raises(DataError, match="there are no seeds"):
         AttemptRunner(vial_config, [])
+
+
+# What an attempt says about itself
+
+
+def test_transits_and_draws_are_in_the_demo(demos):
+    for demo in (demo for demo in demos if demo.strict):
+        marks = demo.meta["subtasks"]
+        assert len(demo.meta["transits"]) == len(marks)
+        for (first, end), (_, start, last) in zip(demo.meta["transits"], marks, strict=True):
+            assert first == start and first < end < last
+        assert set(demo.meta["randomisation"]["placements"]) == set(demo.objects)
+
+
+# Gates
+
+
+class Noted:
+    """Wraps a gate of a runner: frames before, its arguments, frames after."""
+
+    def __init__(self, attempt: AttemptRunner, name: str):
+        self.attempt, self.gate, self.calls = attempt, getattr(attempt, name), []
+        setattr(attempt, name, self)
+
+    def __call__(self, *arguments):
+        before = len(self.attempt._record.q)
+        self.gate(*arguments)
+        sim = self.attempt.simulator
+        state = sim.ee_pose(0)[:3, 3].copy(), sim.joint_positions(0)[5], self.attempt._command[5]
+        self.calls.append((arguments, len(self.attempt._record.q) - before, *state))
+
+
+# Drawn physics without the preset: slow servos, for which the gates are made.
+SLOW = ["scene.randomisation.enabled=true", "skillgen.transit.max_joint_speed_rad_s=2.2"]
+
+
+def test_transits_end_where_they_should_however_slow_the_servos(vial_seeds):
+    slow = runner(vial_seeds, *SLOW)
+    noted, gate = Noted(slow, "_arrive"), slow.settings.gate
+    for index in range(4):
+        slow.run(index)
+    held = 0
+    for (q_hold, tolerance), frames, hand, _, _ in noted.calls:
+        off = np.linalg.norm(hand - slow.simulator.fk(q_hold)[:3, 3])
+        assert off < tolerance or frames == gate.max_frames
+        held += frames > 0 and tolerance == gate.arrival_tolerance_m
+    assert held >= 2  # there was something to wait for
+
+
+def test_a_transit_never_runs_ahead_of_the_hand_by_more_than_it_may(vial_seeds):
+    attempt = runner(vial_seeds, "skillgen.gate.max_lag_m=0.02")
+    noted = Noted(attempt, "_arrive")
+    demo = attempt.run(0)
+    waits = [frames for (_, tolerance), frames, *_ in noted.calls if tolerance == 0.02]
+    assert sum(waits) > 5
+    assert demo.num_frames > sum(waits)
+
+
+def test_the_arm_waits_until_the_jaw_has_arrived_or_is_stopped(vial_seeds):
+    slow = runner(vial_seeds, *SLOW)
+    noted, gate = Noted(slow, "_await_jaw"), slow.settings.gate
+    for index in range(4):
+        slow.run(index)
+    stopped = 0
+    for _, frames, _, jaw, command in noted.calls:
+        arrived = abs(jaw - command) < gate.jaw_tolerance_rad
+        assert arrived or gate.jaw_still_frames <= frames <= gate.max_frames
+        stopped += not arrived
+    assert 0 < stopped < len(noted.calls)  # a vial stops the jaw, air does not
+
+
+def test_with_the_gate_at_the_start_segments_begin_where_they_should(vial_seeds):
+    gated, plain = runner(vial_seeds, "skillgen.gate.at_start=true"), runner(vial_seeds)
+    at_start, otherwise = Noted(gated, "_settle"), Noted(plain, "_settle")
+    demo, before = gated.run(0), plain.run(0)
+    assert demo.strict and before.strict
+    assert len(at_start.calls) == len(otherwise.calls) + len(demo.meta["subtasks"])
+    tolerance, limit = gated.settings.gate.position_tolerance_m, gated.settings.gate.max_frames
+    for (_, T_wanted), frames, hand, *_ in at_start.calls:
+        assert np.linalg.norm(hand - T_wanted[:3, 3]) < tolerance or frames == limit
+
+
+def test_without_the_gate_nothing_waits(vial_seeds):
+    attempt = runner(vial_seeds, "skillgen.gate.enabled=false")
+    gates = [Noted(attempt, name) for name in ("_arrive", "_await_jaw", "_settle")]
+    attempt.run(0)
+    assert not any(gate.calls for gate in gates)
