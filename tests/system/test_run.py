@@ -69,6 +69,19 @@ def test_one_worker_makes_the_same_demos(operator_run, tmp_path):
     assert files_and_bytes(tmp_path / "generated") == files_and_bytes(operator_run / "generated")
 
 
+def test_seeds_of_one_vial_become_a_demo_of_three(tmp_path):
+    for stage in ("seeds", "generate"):
+        result = twin(
+            stage, "--run", str(tmp_path), "--task", "three_vials_to_rack", "--demos", "1", "--workers", "1",
+            "--set", "teleop.operator.num_demos=2",
+        )  # fmt: skip
+        assert result.returncode == 0, result.stdout + result.stderr
+    (demo,) = (load_demo(path) for path in list_demos(tmp_path / "generated"))
+    assert demo.strict and demo.task == "three_vials_to_rack"
+    assert set(demo.meta["sources"]) <= {"demo_0", "demo_1"} and len(demo.meta["sources"]) == 6
+    assert set(demo.objects) == {"vial_1", "vial_2", "vial_3", "rack"}
+
+
 @pytest.mark.skipif(not RECORDING.is_dir(), reason="the real recording is not here")
 def test_a_real_recording_is_multiplied(tmp_path):
     result = twin("run", "--run", str(tmp_path / "real"), "--seeds", str(RECORDING), "--demos", "1", "--workers", "2")
