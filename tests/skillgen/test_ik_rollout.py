@@ -239,17 +239,34 @@ class Noted:
 SLOW = ["scene.randomisation.enabled=true", "skillgen.transit.max_joint_speed_rad_s=2.2"]
 
 
-def test_transits_end_where_they_should_however_slow_the_servos(vial_seeds):
-    slow = runner(vial_seeds, *SLOW)
-    noted, gate = Noted(slow, "_arrive"), slow.settings.gate
+@pytest.fixture(scope="module")
+def slow(vial_seeds):
+    """A runner with slow servos after four attempts, and what two of its gates did."""
+    attempt = runner(vial_seeds, *SLOW)
+    arrive, await_jaw = Noted(attempt, "_arrive"), Noted(attempt, "_await_jaw")
     for index in range(4):
-        slow.run(index)
-    held = 0
-    for (q_hold, tolerance), frames, hand, _, _ in noted.calls:
-        off = np.linalg.norm(hand - slow.simulator.fk(q_hold)[:3, 3])
+        attempt.run(index)
+    return attempt, arrive.calls, await_jaw.calls
+
+
+def test_transits_end_where_they_should_however_slow_the_servos(slow):
+    attempt, calls, _ = slow
+    gate, held = attempt.settings.gate, 0
+    for (q_hold, tolerance), frames, hand, _, _ in calls:
+        off = np.linalg.norm(hand - attempt.simulator.fk(q_hold)[:3, 3])
         assert off < tolerance or frames == gate.max_frames
         held += frames > 0 and tolerance == gate.arrival_tolerance_m
     assert held >= 2  # there was something to wait for
+
+
+def test_the_arm_waits_until_the_jaw_has_arrived_or_is_stopped(slow):
+    attempt, _, calls = slow
+    gate, stopped = attempt.settings.gate, 0
+    for _, frames, _, jaw, command in calls:
+        arrived = abs(jaw - command) < gate.jaw_tolerance_rad
+        assert arrived or gate.jaw_still_frames <= frames <= gate.max_frames
+        stopped += not arrived
+    assert 0 < stopped < len(calls)  # a vial stops the jaw, air does not
 
 
 def test_a_transit_never_runs_ahead_of_the_hand_by_more_than_it_may(vial_seeds):
@@ -259,19 +276,6 @@ def test_a_transit_never_runs_ahead_of_the_hand_by_more_than_it_may(vial_seeds):
     waits = [frames for (_, tolerance), frames, *_ in noted.calls if tolerance == 0.02]
     assert sum(waits) > 5
     assert demo.num_frames > sum(waits)
-
-
-def test_the_arm_waits_until_the_jaw_has_arrived_or_is_stopped(vial_seeds):
-    slow = runner(vial_seeds, *SLOW)
-    noted, gate = Noted(slow, "_await_jaw"), slow.settings.gate
-    for index in range(4):
-        slow.run(index)
-    stopped = 0
-    for _, frames, _, jaw, command in noted.calls:
-        arrived = abs(jaw - command) < gate.jaw_tolerance_rad
-        assert arrived or gate.jaw_still_frames <= frames <= gate.max_frames
-        stopped += not arrived
-    assert 0 < stopped < len(noted.calls)  # a vial stops the jaw, air does not
 
 
 def test_with_the_gate_at_the_start_segments_begin_where_they_should(vial_seeds):
