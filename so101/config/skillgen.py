@@ -26,6 +26,7 @@ class TransitConfig(Section):
     max_joint_speed_rad_s: float = Field(ge=0.01)
     clearances_m: list[Annotated[float, Field(ge=0)]] = Field(min_length=1)
     penetration_m: float = Field(ge=0)
+    end_slope_m: float = Field(ge=0)
     lift_step_m: float = Field(gt=0)
     max_lift_m: float = Field(ge=0)
     swing_back: float = Field(ge=0, le=1)

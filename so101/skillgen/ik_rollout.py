@@ -186,10 +186,12 @@ class AttemptRunner:
         when something already stands in the container: it may be in the way of the hand on one side."""
         following = self.task.subtasks[index + 1] if index + 1 < len(self.task.subtasks) else None
         if following is None or following.held is None:
-            return plans
+            yield from plans
+            return
         references = self.planner.references(following, objects)
         if not references or len(references) == len(self.task.success.openings_m):
-            return plans
+            yield from plans
+            return
         nearest = self.pool.candidates(index + 1, following.end_offset_frames[0])[0]
         T_base_obj = pose_from_pos_quat(objects[following.held])
 
@@ -203,7 +205,13 @@ class AttemptRunner:
                 return False
             return True
 
-        return iter(sorted(plans, key=lambda plan: not serves(plan)))
+        useless = []
+        for plan in plans:
+            if serves(plan):
+                yield plan
+            else:
+                useless.append(plan)
+        yield from useless
 
     def _transit(self, path: np.ndarray, jaw: float, held: HeldObject | None) -> None:
         first = len(self._record.q)

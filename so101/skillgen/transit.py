@@ -36,6 +36,7 @@ class CollisionChecker:
         self._model = copy.copy(simulator.model)
         self._range_m = max(self._settings.clearances_m)
         self._model.geom_margin[:] = 0.5 * self._range_m  # MuJoCo adds the margins of the two geoms
+        self._model.body_margin[:] = 0.5 * self._range_m  # or bodies of several geoms are passed over
         self._data = mujoco.MjData(self._model)
         names = [self._model.body(i).name for i in range(self._model.nbody)]
         self._is_static = np.array([name in config.scene.statics for name in names])
@@ -79,40 +80,25 @@ class CollisionChecker:
                 found[pair] = min(distance, found.get(pair, np.inf))
         return found
 
-    def free(self, path: np.ndarray, jaw: float, held: HeldObject | None, clearance_m: float) -> bool:
-        """Whether (n, 5) arm joints keep the clearance. Pairs that are nearer at either end (the object being
-        approached, the mat under a lifted object) and the table need only not penetrate, or not more than there."""
-        s = self._settings
-        rows = np.column_stack([path, np.full(len(path), jaw)])
-        allowed: dict[tuple[int, int], float] = {}
-        for end in (rows[0], rows[-1]):
-            for pair, distance in self.near(end, held).items():
-                if distance < clearance_m:
-                    allowed[pair] = min(distance, -s.penetration_m, allowed.get(pair, 0.0))
-        for row in rows[1 : -1 : s.check_stride]:
-            for pair, distance in self.near(row, held).items():
-                least = -s.penetration_m if self._is_static[pair[1]] else clearance_m
-                if distance < allowed.get(pair, least):
-                    return False
-        return True
-
-    def keeps_clear(
+    def free(
         self, path: np.ndarray, jaw: float, held: HeldObject | None, clearance_m: float, end_slope_m: float
     ) -> bool:
-        """As `free`, but what is nearer at an end excuses little: the clearance grows from there by `end_slope_m` over
-        the whole way."""
+        """Whether (n, 5) arm joints keep the clearance. What is nearer at either end (the object being approached, the
+        rack that something was put into) excuses little: the clearance grows from there by `end_slope_m` over the whole
+        way. The table need only not be penetrated."""
         rows = np.column_stack([path, np.full(len(path), jaw)])
         way = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(path, axis=0)).max(1))])
         share = way / max(way[-1], 1e-9)
         first, last = self.near(rows[0], held), self.near(rows[-1], held)
-        for row, u in zip(rows, share, strict=True):
-            for pair, distance in self.near(row, held).items():
+        for t in range(0, len(rows), self._settings.check_stride):
+            u = share[t]
+            for pair, distance in self.near(rows[t], held).items():
+                at_ends = first.get(pair, np.inf), last.get(pair, np.inf)
+                least = clearance_m
                 if self._is_static[pair[1]]:
-                    least = -self._settings.penetration_m
-                else:
-                    rising = first.get(pair, np.inf) + end_slope_m * u, last.get(pair, np.inf) + end_slope_m * (1 - u)
-                    least = min(clearance_m, *rising) - self._settings.penetration_m
-                if distance < least:
+                    least = 0.0
+                least = min(least, at_ends[0] + end_slope_m * u, at_ends[1] + end_slope_m * (1 - u))
+                if distance < least - self._settings.penetration_m:
                     return False
         return True
 
@@ -229,7 +215,7 @@ class TransitPlanner:
             path = self._timed(list(points), self._dilation)
             clearance = min(self.settings.clearances_m)
             if all(
-                self.checker.keeps_clear(self._followed(q_from, path, decay), jaw, held, clearance, self._end_slope_m)
+                self.checker.free(self._followed(q_from, path, decay), jaw, held, clearance, self._end_slope_m)
                 for decay in self._decays
             ):
                 self._planned_count += 1
@@ -290,7 +276,8 @@ class TransitPlanner:
     ) -> bool:
         """Whether a path is free as servos of every lag will follow it."""
         return all(
-            self.checker.free(self._followed(q_from, path, decay), jaw, held, clearance_m) for decay in self._decays
+            self.checker.free(self._followed(q_from, path, decay), jaw, held, clearance_m, self.settings.end_slope_m)
+            for decay in self._decays
         )
 
     def _followed(self, q_from: np.ndarray, path: np.ndarray, decay: np.ndarray) -> np.ndarray:

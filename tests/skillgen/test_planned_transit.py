@@ -66,7 +66,7 @@ def test_without_a_plan_a_transit_is_what_it_is_without_a_planner(without_plans,
 
 
 def test_a_plan_that_the_twin_finds_too_near_is_not_used(runner, monkeypatch):
-    monkeypatch.setattr(runner.transits.checker, "keeps_clear", lambda *arguments: False)
+    monkeypatch.setattr(runner.transits.checker, "free", lambda *arguments: False)
     demo = runner.run(0)
     assert demo.meta["planner"]["planned"] == 0
     assert set(demo.meta["planner"]["fallback"]) <= {"too_near", "no_plan"}
@@ -83,9 +83,9 @@ def test_what_is_near_an_end_is_excused_only_there(runner):
     ends = np.array([[0.0, 0.0, 0.3, 1.0, 1.57], [-1.2, 0.0, 0.3, 1.0, 1.57]])
     path = ends[0] + np.linspace(0, 1, 40)[:, None] * (ends[1] - ends[0])
     assert T[2, 3] < 0.12  # lower than the rim
-    assert not checker.keeps_clear(path, 0.0, None, 0.01, 0.05)
+    assert not checker.free(path, 0.0, None, 0.01, 0.05)
     high = path + [0.0, -0.6, -0.3, 0.0, 0.0]
-    assert checker.keeps_clear(high, 0.0, None, 0.01, 0.05)
+    assert checker.free(high, 0.0, None, 0.01, 0.05)
 
 
 def test_obstacles_are_all_but_the_arm_and_what_it_holds(runner):
