@@ -244,14 +244,16 @@ def test_with_something_in_the_rack_grasps_that_can_be_put_down_come_first(runne
     found = grasps(runner, objects)[:4]
     said = Said({plan.q[-1][0] for plan in found[2:]})
     monkeypatch.setattr(runner.planner, "plans", said)
-    order = list(runner._servable_first(2, iter(found), objects))
-    assert [id(plan) for plan in order] == [id(plan) for plan in (*found[2:], *found[:2])]
-    assert said.asked == ["vial_2"] * 4
+    order = runner._servable_first(2, iter(found), objects)
+    assert next(order) is found[2]
+    assert said.asked == ["vial_2"] * 3  # no further than the first that serves
+    assert [id(plan) for plan in order] == [id(plan) for plan in (found[3], *found[:2])]
 
 
 def test_an_empty_rack_and_a_last_subtask_need_no_look_ahead(runner, objects, monkeypatch):
-    monkeypatch.setattr(runner.planner, "plans", Said(set()))
-    lazy = iter([1, 2, 3])
-    assert runner._servable_first(GRASP, lazy, objects) is lazy
+    said = Said(set())
+    monkeypatch.setattr(runner.planner, "plans", said)
+    assert list(runner._servable_first(GRASP, iter([1, 2, 3]), objects)) == [1, 2, 3]
     stand(runner, objects, "vial_1", 3)
-    assert runner._servable_first(len(runner.task.subtasks) - 1, lazy, objects) is lazy
+    assert list(runner._servable_first(len(runner.task.subtasks) - 1, iter([1, 2, 3]), objects)) == [1, 2, 3]
+    assert not said.asked

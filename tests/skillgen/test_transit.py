@@ -133,6 +133,40 @@ def test_clear_of_names_only_what_it_was_asked_about(transits):
                 assert checker.clear_of(q, [name], WIDE)
 
 
+# What is near an end
+
+
+@pytest.mark.parametrize(
+    ("distances_m", "free"),
+    [
+        ([0.05, 0.05, 0.05, 0.05, 0.05], True),
+        ([0.05, 0.05, 0.005, 0.05, 0.05], False),  # near in the middle
+        ([0.005, 0.05, 0.05, 0.05, 0.05], True),  # only where the way begins
+        ([0.05, 0.05, 0.05, 0.05, 0.0], True),  # only where it ends
+        ([0.005, 0.0092, 0.05, 0.05, 0.05], True),  # moving away as fast as asked
+        ([0.005, 0.0065, 0.05, 0.05, 0.05], False),  # lingering beside it
+        ([0.05, 0.05, 0.05, 0.0042, 0.0], True),
+        ([0.05, 0.05, 0.05, 0.0015, 0.0], False),
+        ([0.005, 0.05, 0.05, 0.05, 0.0], True),
+    ],
+)
+def test_what_is_near_an_end_is_excused_near_that_end_alone(monkeypatch, distances_m, free):
+    """Five rows at even distances, 1 cm asked for; from what an end has 16 mm more over the whole way, 4 mm a row."""
+    checker = planner("skillgen.transit.check_stride=1", "skillgen.transit.penetration_m=0.0005").checker
+    path = HOME + np.arange(5)[:, None] * [0.1, 0, 0, 0, 0]
+    pair = checker._id["gripper"], checker._id["rack"]
+    monkeypatch.setattr(checker, "near", lambda q, held: {pair: distances_m[round((q[0] - HOME[0]) / 0.1)]})
+    assert checker.free(path, JAW, None, 0.01, 0.016) == free
+
+
+@pytest.mark.parametrize(("distance", "free"), [(0.0, True), (-0.0004, True), (-0.0006, False)])
+def test_the_table_need_only_not_be_penetrated(monkeypatch, distance, free):
+    checker = planner("skillgen.transit.check_stride=1", "skillgen.transit.penetration_m=0.0005").checker
+    pair = checker._id["gripper"], checker._id[next(iter(checker._simulator.config.scene.statics))]
+    monkeypatch.setattr(checker, "near", lambda q, held: {pair: distance if 0 < q[0] - HOME[0] < 0.35 else 0.05})
+    assert checker.free(HOME + np.arange(5)[:, None] * [0.1, 0, 0, 0, 0], JAW, None, 0.01, 0.016) == free
+
+
 # Clearances
 
 
