@@ -41,6 +41,7 @@ class CollisionChecker:
         names = [self._model.body(i).name for i in range(self._model.nbody)]
         self._is_static = np.array([name in config.scene.statics for name in names])
         self._is_object = np.array([name in config.objects for name in names])
+        self._is_arm = ~(self._is_static | self._is_object)
         self._id = {name: i for i, name in enumerate(names)}
         self._quat = np.zeros(4)
 
@@ -69,15 +70,15 @@ class CollisionChecker:
         mujoco.mj_collision(model, data)
         if not data.ncon:
             return {}
-        held_id = self._id[held.name] if held is not None else -1
+        pairs = model.geom_bodyid[data.contact.geom]
+        moves = self._moves(held)[pairs]
+        chosen = moves[:, 0] != moves[:, 1]
         found: dict[tuple[int, int], float] = {}
-        for (a, b), distance in zip(
-            model.geom_bodyid[data.contact.geom].tolist(), data.contact.dist.tolist(), strict=True
+        for (a, b), first_moves, distance in zip(
+            pairs[chosen].tolist(), moves[chosen, 0].tolist(), data.contact.dist[chosen].tolist(), strict=True
         ):
-            moves_a, moves_b = self._moves(a, held_id), self._moves(b, held_id)
-            if moves_a != moves_b:
-                pair = (a, b) if moves_a else (b, a)
-                found[pair] = min(distance, found.get(pair, np.inf))
+            pair = (a, b) if first_moves else (b, a)
+            found[pair] = min(distance, found.get(pair, np.inf))
         return found
 
     def free(
@@ -117,18 +118,21 @@ class CollisionChecker:
 
     def obstacles(self, held: HeldObject | None) -> RoundedBoxes:
         """What stands around, in base: everything that neither is the arm nor the held object."""
-        held_id = self._id[held.name] if held is not None else -1
         mujoco.mj_kinematics(self._model, self._data)
-        return boxes_around(
-            self._model, self._data, [b for b in range(1, self._model.nbody) if not self._moves(b, held_id)]
-        )
+        still = ~self._moves(held)
+        return boxes_around(self._model, self._data, [b for b in range(1, self._model.nbody) if still[b]])
 
     def shape(self, name: str) -> RoundedBoxes:
         """An object in its own frame."""
         return boxes_of_body(self._model, self._id[name])
 
-    def _moves(self, body: int, held_id: int) -> bool:
-        return body == held_id or not (self._is_static[body] or self._is_object[body])
+    def _moves(self, held: HeldObject | None) -> np.ndarray:
+        """(bodies,) whether a body is part of the arm or held."""
+        if held is None:
+            return self._is_arm
+        moves = self._is_arm.copy()
+        moves[self._id[held.name]] = True
+        return moves
 
 
 class _Kept:
