@@ -159,3 +159,13 @@ def test_training_numbers_of_the_published_run():
     training = load_config().training
     assert training.batch.effective == 64 and training.steps.max_steps == 20_000
     assert training.action_horizon == load_config().deploy.control.action_horizon == 16
+
+
+@pytest.mark.parametrize("task", ["vial_to_rack_wide", "two_vials_to_rack", "three_vials_to_rack"])
+def test_seeds_are_made_as_the_task_they_demonstrate_with_nominal_physics(task):
+    config = load_config(overrides=[f"task.name={task}", "scene.randomisation.enabled=true"])
+    assert config.of_seeds.task.name == "vial_to_rack" and not config.of_seeds.scene.randomisation.enabled
+    assert config.task.name == task and config.scene.randomisation.enabled  # itself it stays as it was
+    assert config.of_seeds.of_seeds == config.of_seeds
+    plain = load_config(overrides=["task.name=vial_to_rack"])
+    assert config.of_seeds == plain.of_seeds == plain
