@@ -56,8 +56,17 @@ def identify(
     config = settings.load()
     console = Console()
     recording = ident.read_pieces(folder, config)
-    fitted = numbers(episodes, "--episodes") if episodes else list(range(math.ceil(len(recording) / 2)))
-    checked = numbers(held_out, "--held-out") if held_out else [i for i in range(len(recording)) if i not in fitted]
+    fitted = numbers(episodes, "--episodes", len(recording)) if episodes else list(range(math.ceil(len(recording) / 2)))
+    checked = (
+        numbers(held_out, "--held-out", len(recording))
+        if held_out
+        else [i for i in range(len(recording)) if i not in fitted]
+    )
+    if both := sorted(set(fitted) & set(checked)):
+        raise ConfigError(
+            f"--held-out {held_out}: episodes {both} are fitted too (--episodes {episodes or 'is the first half'}), so "
+            "errors on them say nothing about others; name episodes that are in one of the two only"
+        )
     pieces = ident.choose(recording, fitted, "--episodes")
     check_pieces = ident.choose(recording, checked, "--held-out")
     threads = workers or default_workers()
@@ -88,19 +97,21 @@ def identify(
     console.print(f"Written: {', '.join(written)}", soft_wrap=True, markup=False, highlight=False)
 
 
-def numbers(text: str, option: str) -> list[int]:
-    """Whole numbers from "0-3" or "0,2,5-6".
+def numbers(text: str, option: str, count: int) -> list[int]:
+    """Whole numbers below `count` from "0-3" or "0,2,5-6".
 
     Raises:
-        ConfigError: it is neither.
+        ConfigError: it is neither, or there is no such episode.
     """
     found: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
-        if not first.isdigit() or (dash and not (last.isdigit() and int(first) <= int(last))):
+        if not first.isdecimal() or (dash and not (last.isdecimal() and int(first) <= int(last))):
             raise ConfigError(
                 f"{option} {text}: {part.strip()!r} is no episode; write numbers and ranges, as 0-3 or 0,2,5"
             )
+        if int(last or first) >= count:
+            raise ConfigError(f"{option} {text}: no episode {last or first}; the recording has 0 to {count - 1}")
         found += range(int(first), int(last or first) + 1)
     return sorted(set(found))
 

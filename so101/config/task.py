@@ -59,6 +59,8 @@ class SubtaskConfig(Section):
 
     @model_validator(mode="after")
     def _ordered(self) -> SubtaskConfig:
+        if not self.openings or (self.openings != "farthest" and len(set(self.openings)) < len(self.openings)):
+            raise ValueError(f"openings is {self.openings}; name at least one, each once, or write farthest")
         low, high = self.end_offset_frames
         if low > high:
             raise ValueError(f"end_offset_frames is [{low}, {high}]; the first number must not exceed the second")

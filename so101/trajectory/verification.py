@@ -14,7 +14,7 @@ import numpy as np
 
 from so101.config import Config
 from so101.datasets.demo import Demo, demo_index, list_demos, load_demo, save_demo
-from so101.errors import DataError
+from so101.errors import DataError, SimulationError
 from so101.pipeline.progress import Reporter, StageResult
 from so101.pipeline.run_folder import RunFolder
 from so101.pipeline.workers import map_unordered
@@ -82,7 +82,11 @@ def _start(config_json: str, verified: str, rejected: str) -> None:
 
 def _verify(path: Path) -> tuple[int, str]:
     assert _verifier is not None
-    demo = _verifier.replay(load_demo(path))
+    demo = load_demo(path)
+    try:
+        demo = _verifier.replay(demo)
+    except (DataError, SimulationError) as error:
+        raise type(error)(f"{path}: {error}") from None
     save_demo(_folders[1] if demo.cause else _folders[0], demo)
     return demo.index, demo.cause
 

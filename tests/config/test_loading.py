@@ -88,6 +88,8 @@ def test_override_by_full_path_by_short_name_and_by_list_index():
         ("scene.static_positions_m={}", "static_positions_m places nothing; the statics are floor, mat"),
         ("task.tasks.cube_in_box.objects.cube.prop=cub", "prop is 'cub'; scene.yaml has the props .*'cube'"),
         ("task.tasks.cube_in_box.subtasks.0.end_offset_frames=[9, 6]", r"end_offset_frames is \[9, 6\]; the first"),
+        ("task.tasks.vial_to_rack.subtasks.1.openings=[]", r"openings is \[\]; name at least one, each once, or"),
+        ("task.tasks.vial_to_rack.subtasks.1.openings=[0, 0]", r"openings is \[0, 0\]; name at least one, each once"),
         ("cameras.width_px=100000", "width_px is 100000; input should be less than or equal to 4096"),
         ("training.save_steps=99999", "save_steps 99999 exceeds max_steps 20000; nothing would be saved"),
     ],

@@ -52,8 +52,20 @@ def test_identify_writes_a_rig_that_loads(recording, tmp_path, capsys):
 
 
 def test_numbers_of_episodes():
-    assert numbers("0-2", "--episodes") == [0, 1, 2]
-    assert numbers("4, 1-2,1", "--episodes") == [1, 2, 4]
-    for text in ("a", "3-1", "1-", "-1", ""):
+    assert numbers("0-2", "--episodes", 5) == [0, 1, 2]
+    assert numbers("4, 1-2,1", "--episodes", 5) == [1, 2, 4]
+    for text in ("a", "3-1", "1-", "-1", "", "\u00b2"):
         with pytest.raises(ConfigError, match="write numbers and ranges"):
-            numbers(text, "--episodes")
+            numbers(text, "--episodes", 5)
+    for text in ("5", "0-99999999999999"):
+        with pytest.raises(ConfigError, match=r"--episodes .*: no episode \d+; the recording has 0 to 4"):
+            numbers(text, "--episodes", 5)
+
+
+def test_an_episode_is_fitted_or_held_out_not_both(recording, tmp_path, capsys):
+    rig = tmp_path / "arm.yaml"
+    command = ["identify", str(recording), "--out", str(rig), *QUICK]
+    assert main([*command, "--episodes", "0-1", "--held-out", "1"]) == 2
+    assert "error: --held-out 1: episodes [1] are fitted too (--episodes 0-1)" in capsys.readouterr().err
+    assert main([*command, "--held-out", "0"]) == 2
+    assert "(--episodes is the first half)" in capsys.readouterr().err and not rig.exists()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
 
 from so101.config import load_config
 from so101.datasets.demo import Demo, save_demo
+from so101.errors import DataError
 from so101.pipeline.progress import SilentReporter
 from so101.pipeline.run_folder import RunFolder
 from so101.trajectory.filtering import filter_demos
@@ -64,3 +66,13 @@ def test_nothing_generated_keeps_nothing(tmp_path, vial_config):
     run = RunFolder(tmp_path)
     assert filter_demos(vial_config, run, SilentReporter(), 1).produced == 0
     assert json.loads(run.filter_report.read_text())["kept"] == []
+
+
+def test_a_demo_with_other_objects_is_named(run, vial_config):
+    foreign = demo(9, (0.0, 0.0, 0.0))
+    objects = {"vial_1": foreign.objects["vial"], "rack": foreign.objects["rack"]}
+    path = save_demo(run.generated, foreign.replace(task="two_vials_to_rack", objects=objects))
+    text = f"{path}: made for task 'two_vials_to_rack', without vial that 'vial_to_rack' judges; delete it"
+    with pytest.raises(DataError, match=re.escape(text)):
+        filter_demos(vial_config, run, SilentReporter(), 1)
+    assert not run.filter_report.exists()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -98,6 +100,13 @@ def test_keep_geometric_keeps_what_only_the_loose_test_passes(good):
 def test_a_demo_of_another_scene_is_refused(verifier, good):
     with pytest.raises(DataError, match=r"physics state has 5 numbers, this scene needs \d+.*generate again"):
         verifier.replay(good.replace(physics_state=np.zeros(5)))
+
+
+def test_the_stage_names_the_file_of_another_scene(tmp_path, good, vial_config):
+    run = RunFolder(tmp_path)
+    path = save_demo(run.smoothed, good.replace(physics_state=np.zeros(5)))
+    with pytest.raises(DataError, match=f"^{re.escape(str(path))}: the demo's physics state has 5 numbers"):
+        verify_demos(vial_config, run, SilentReporter(), workers=1)
 
 
 def test_the_stage_sorts_resumes_and_forgets_what_is_gone(tmp_path, good, vial_config):
