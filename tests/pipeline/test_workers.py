@@ -142,7 +142,8 @@ def _wait_for_files(folder, number, seconds=20):
 
 
 _PARENT = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what runs in the background without it
 sys.path.insert(0, {tests!r})
 from test_workers import map_unordered, pid_then_sleep
 if __name__ == "__main__":
