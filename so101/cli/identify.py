@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -53,6 +53,8 @@ def identify(
     from so101.files import write_json
     from so101.identification.comparison import rmse_by_joint
 
+    picture = out.with_suffix(".png") if plot else None
+    refuse_outputs({"--out": out, "--json": json, "--plot": picture})
     config = settings.load()
     console = Console()
     recording = ident.read_pieces(folder, config)
@@ -86,15 +88,31 @@ def identify(
         rmse_deg=rmse_by_joint(names, figures["fitted"], figures.get("held out")),
     )  # fmt: skip
     written = [str(out)]
-    if plot:
+    if picture is not None:
         shown = (checked or fitted)[0]
-        picture = out.with_suffix(".png")
         ident.write_plot(picture, replay, recording[shown], before, fit.servos, names)
         written.append(str(picture))
     if json is not None:
         write_json(json, to_json(names, fit, figures, folder.resolve().name, fitted, checked))
         written.append(str(json))
     console.print(f"Written: {', '.join(written)}", soft_wrap=True, markup=False, highlight=False)
+
+
+def refuse_outputs(files: Mapping[str, Path | None]) -> None:
+    """Before minutes of work: the files of the options must be different ones, and no folders.
+
+    Raises:
+        ConfigError: they are not.
+    """
+    taken: dict[Path, str] = {}
+    for option, file in files.items():
+        if file is None:
+            continue
+        if file.is_dir():
+            raise ConfigError(f"{option}: cannot write {file}, a folder; name a file in it, as {file / 'my_arm.yaml'}")
+        if other := taken.get(file.resolve()):
+            raise ConfigError(f"{option}: would overwrite {file}, the file of {other}; give --out another name")
+        taken[file.resolve()] = option
 
 
 def numbers(text: str, option: str, count: int) -> list[int]:
@@ -158,6 +176,9 @@ def to_json(
         "held_out": list(held_out),
         "servos": dict(zip(names, fit.servos, strict=True)),
         "told": dict(zip(names, fit.told, strict=True)),
-        "rmse_growth_with_default": dict(zip(names, fit.cost_of_default, strict=True)),
+        "rmse_growth_with_default": {
+            name: {key: value if math.isfinite(value) else None for key, value in costs.items()}
+            for name, costs in zip(names, fit.cost_of_default, strict=True)
+        },
         "figures": {label: comparison.to_json(names) for label, comparison in figures.items()},
     }

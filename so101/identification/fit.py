@@ -86,7 +86,7 @@ class _Fitter:
             fewer[:, p] = False
             trial = self._refine(np.where(fewer, point, self.default), fewer, s.iterations[1])
             cost[:, p] = self._rmse(trial) / error - 1
-            same = cost[:, p] < s.worth_it
+            same = ~(cost[:, p] >= s.worth_it)  # also where a joint never counts (nan)
             free[same, p] = False
             point = np.where(same[:, None], trial, point)
         servos = self._servos(point, free)

@@ -116,9 +116,15 @@ def choose(episodes: Sequence[list[Piece]], indices: Sequence[int], what: str) -
     """The pieces of the episodes `indices`.
 
     Raises:
-        DataError: there is no such episode.
+        DataError: there is no such episode, or nothing of them counts.
     """
     wrong = [index for index in indices if not 0 <= index < len(episodes)]
     if wrong:
         raise DataError(f"{what}: no episode {wrong[0]}; the recording has 0 to {len(episodes) - 1}")
-    return [piece for index in indices for piece in episodes[index]]
+    pieces = [piece for index in indices for piece in episodes[index]]
+    if pieces and not any(piece.counts[:, :-1].any() for piece in pieces):
+        raise DataError(
+            f"{what}: nothing to compare in {', '.join(dict.fromkeys(piece.name for piece in pieces))}: the first "
+            "robot.identification.skip_s of an episode do not count; name longer episodes"
+        )
+    return pieces

@@ -16,6 +16,8 @@ from so101.identification.pieces import cut, held_frames
 
 REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "so101_record_test_4ep"
 
+RADIANS = UnitDecision("radians", (), (None,) * 6)
+
 
 @pytest.fixture(scope="module")
 def config():
@@ -43,7 +45,7 @@ def test_a_piece_begins_where_the_jaw_lets_go(config):
     recording = Recording(
         "made", 30.0, config.robot.joint_names, np.column_stack([others, command]), np.column_stack([others, jaw])
     )
-    first, second = cut(recording, UnitDecision("radians", (), (None,) * 6), config)
+    first, second = cut(recording, RADIANS, config)
     assert len(first.command) + len(second.command) == 100
     np.testing.assert_array_equal(np.concatenate([first.command, second.command]), recording.action)
     np.testing.assert_array_equal(second.past, first.command)
@@ -64,6 +66,14 @@ def test_a_recording_without_commands_is_refused(config, tmp_path):
 def test_an_episode_that_is_not_there_is_named():
     with pytest.raises(DataError, match=r"--held-out: no episode 4; the recording has 0 to 1"):
         choose([[], []], [0, 4], "--held-out")
+
+
+def test_episodes_of_which_nothing_counts_are_refused(config):
+    still = np.zeros((10, 6))
+    pieces = cut(Recording("short", 30.0, config.robot.joint_names, still, still), RADIANS, config)
+    with pytest.raises(DataError, match="--episodes: nothing to compare in short: .*skip_s.*longer episodes"):
+        choose([pieces], [0], "--episodes")
+    assert choose([pieces], [], "--held-out") == []
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="needs the real recording beside the repository")

@@ -62,6 +62,34 @@ def test_numbers_of_episodes():
             numbers(text, "--episodes", 5)
 
 
+def test_outputs_are_refused_before_the_work(recording, tmp_path, capsys):
+    command = ["identify", str(recording), *QUICK]
+    assert main([*command, "--out", str(tmp_path)]) == 2
+    assert f"error: --out: cannot write {tmp_path}, a folder; name a file in it" in capsys.readouterr().err
+    rig = tmp_path / "arm.png"
+    assert main([*command, "--out", str(rig), "--plot"]) == 2
+    assert f"error: --plot: would overwrite {rig}, the file of --out" in capsys.readouterr().err
+    assert main([*command, "--out", str(rig), "--json", str(rig)]) == 2
+    assert "--json: would overwrite" in capsys.readouterr().err and not rig.exists()
+
+
+def test_a_joint_that_never_counts_keeps_its_servo(recording, tmp_path, monkeypatch):
+    from so101 import identification as ident
+
+    def read(path, config):
+        episodes = ident.pieces.read_pieces(path, config)
+        for piece in (piece for episode in episodes for piece in episode):
+            piece.counts[:, -1] = False  # as when the jaw holds something all along
+        return episodes
+
+    monkeypatch.setattr(ident, "read_pieces", read)
+    rig, figures = tmp_path / "arm.yaml", tmp_path / "arm.json"
+    assert main(["identify", str(recording), "--out", str(rig), "--json", str(figures), *QUICK]) == 0
+    values = json.loads(figures.read_text())
+    assert values["told"]["gripper"] == [] and set(values["rmse_growth_with_default"]["gripper"].values()) == {None}
+    assert servos_of(load_config(rig=rig))[-1] == servos_of(load_config())[-1]
+
+
 def test_an_episode_is_fitted_or_held_out_not_both(recording, tmp_path, capsys):
     rig = tmp_path / "arm.yaml"
     command = ["identify", str(recording), "--out", str(rig), *QUICK]
