@@ -42,7 +42,8 @@ class Fit:
 
 def fit_servos(config: Config, pieces: Sequence[Piece], *, workers: int = 1, reporter: Reporter | None = None) -> Fit:
     """Identify the servos of all joints from `pieces`. Equal inputs give equal results, whatever `workers` is."""
-    return _Fitter(config, pieces, workers, reporter or SilentReporter()).run()
+    with np.errstate(invalid="ignore"):  # errors of a joint that never counts are 0, their ratios nan
+        return _Fitter(config, pieces, workers, reporter or SilentReporter()).run()
 
 
 def servos_of(config: Config) -> list[dict[str, float]]:
