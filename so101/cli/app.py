@@ -83,7 +83,8 @@ def main(arguments: list[str] | None = None) -> int:
     except SystemExit as end:  # how typer ends, also after usage errors
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except Stopped as stop:
-        _say(debug, "stopped; the same command resumes")
+        tools = {name for name, *_ in _PANELS["Tools"]}  # keep nothing of what they began
+        _say(debug, "stopped" if tools & set(arguments[:1]) else "stopped; the same command resumes")
         return stop.exit_code
     except So101Error as error:
         _say(debug, f"error: {error}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import signal
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from rich.console import Console
 
 from so101.cli import app as program
 from so101.cli.progress import PlainReporter, format_duration, format_rate, make_reporter
+from so101.cli.signals import Stopped
 from so101.cli.stage import print_result
 from so101.pipeline.progress import StageResult
 from so101.pipeline.stages import STAGES
@@ -46,6 +48,15 @@ def test_every_command_explains_itself_with_an_example(twin, command):
         assert all(
             option in out for option in ("--run", "--configs", "--preset", "--set", "--workers", "--task", "--fresh")
         )
+
+
+@pytest.mark.parametrize(("command", "text"), [("run", "stopped; the same command resumes"), ("identify", "stopped")])
+def test_only_what_keeps_its_work_says_that_it_resumes(twin, monkeypatch, command, text):
+    def stop(**_):
+        raise Stopped(signal.SIGINT)
+
+    monkeypatch.setattr(program, "app", stop)
+    assert twin(command) == (130, "", text + "\n")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
