@@ -22,7 +22,7 @@ from so101.geometry.frames import base_from_world, world_from_base
 from so101.kinematics import ArmKinematics
 from so101.kinematics.arm import NUM_ARM_JOINTS
 from so101.sim.bake import T_world_base
-from so101.tasks.grasping import CAMERA_UP_ROLL_RAD, PinchFinder, table_top_m
+from so101.tasks.grasping import PinchFinder, level_roll, table_top_m
 from so101.tasks.placement import nominal_placements
 
 
@@ -270,7 +270,7 @@ def _height_slice(config: Config, kinematics: ArmKinematics) -> HeightSlice:
     samples = np.linspace(low, high, settings.slice_samples)
     grid = np.stack(np.meshgrid(*samples.T, indexing="ij"), -1).reshape(-1, 3)
     still = np.zeros((len(grid), 1))
-    T = kinematics.fk(np.concatenate([still, grid, still + CAMERA_UP_ROLL_RAD], -1))
+    T = kinematics.fk(np.concatenate([still, grid, still + level_roll(kinematics)], -1))
     radius, height = T[:, 0, 3] - config.skillgen.transit.pan_axis_m[0], T[:, 2, 3]
     dip = np.rad2deg(np.arctan2(-T[:, 2, 0], T[:, 0, 0]))
     radius_edges = _edges(0.0, settings.radius_m, settings.slice_cell_m)

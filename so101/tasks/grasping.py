@@ -20,8 +20,6 @@ from so101.kinematics.planar import PlanarArm
 from so101.sim.bake import EE_SITE, baked_model
 from so101.tasks.hand import UP, dipped, horizontal
 
-CAMERA_UP_ROLL_RAD = 0.5 * np.pi  # wrist roll at which the ee z axis is horizontal and points to the arm's left
-
 
 class Pinch(NamedTuple):
     """A hand pose T_base_ee (4, 4) with the joints (5,) rad that reach it, its approach below the horizontal, and
@@ -77,6 +75,7 @@ class PinchFinder:
         self._kinematics = kinematics
         self._planar = PlanarArm(kinematics)
         self.pan_axis = self._planar.pan_axis
+        self.level_roll_rad = level_roll(kinematics)
         self._lower, self._upper = kinematics.lower[4], kinematics.upper[4]
         self._corners = finger_corners(config, self.settings.closed_jaw_rad)
         self._table_m = table_top_m(config)
@@ -137,13 +136,21 @@ class PinchFinder:
         x, z = T_base_ee[:3, 0], T_base_ee[:3, 2]
         turn = np.arctan2(-x @ np.cross(left, z), left @ z)  # positive roll turns the hand about its own -x
         for roll in (
-            CAMERA_UP_ROLL_RAD + turn,
-            CAMERA_UP_ROLL_RAD + turn - 2 * np.pi,
-            CAMERA_UP_ROLL_RAD + turn + 2 * np.pi,
+            self.level_roll_rad + turn,
+            self.level_roll_rad + turn - 2 * np.pi,
+            self.level_roll_rad + turn + 2 * np.pi,
         ):
             if self._lower <= roll <= self._upper:
                 return float(roll)
         return None
+
+
+def level_roll(kinematics: ArmKinematics) -> float:
+    """Wrist roll, rad, at which the ee z axis is horizontal and points to the arm's left: the camera is on top."""
+    rotation = kinematics.update(np.zeros(5))[1]
+    x, z = rotation[:, 0], rotation[:, 2]
+    left = np.cross(UP, horizontal(x))
+    return float(np.arctan2(-x @ np.cross(z, left), z @ left))
 
 
 class ServeCheck:
