@@ -39,7 +39,8 @@ def placed_pose(placement: PlacementConfig, draw: Mapping[str, float]) -> np.nda
 def draw_placements(config: Config, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], Draws]:
     """Draw the start of every object of the task in use.
 
-    All are drawn again while two of them overlap, seen from above; after `max_redraws` the last draw stays.
+    All are drawn again while two of them overlap, seen from above; after `max_redraws`, of turns and of everything
+    together, the last draw stays.
 
     Returns:
         objects: name -> (7,) position m and quaternion w x y z in base.
@@ -47,12 +48,14 @@ def draw_placements(config: Config, rng: np.random.Generator) -> tuple[dict[str,
     """
     base = T_world_base(config)
     placements = config.task.active.objects
-    for _ in range(config.task.max_redraws + 1):
+    redraws = config.task.max_redraws
+    while True:
         draws = {name: _draw(placement, rng, _RANGES) for name, placement in placements.items()}
-        _turn_until_servable(config, draws, rng)
+        redraws -= _turn_until_servable(config, draws, rng, redraws)
         poses = {name: placed_pose(placement, draws[name]) for name, placement in placements.items()}
-        if not overlapping(config, poses):
+        if redraws <= 0 or not overlapping(config, poses):
             break
+        redraws -= 1
     return {name: pose_to_pos_quat(base_from_world(base, pose)) for name, pose in poses.items()}, draws
 
 
@@ -84,20 +87,22 @@ def _draw(placement: PlacementConfig, rng: np.random.Generator, keys: tuple[str,
     return {key: float(rng.uniform(*getattr(placement, key))) for key in keys}
 
 
-def _turn_until_servable(config: Config, draws: Draws, rng: np.random.Generator) -> None:
-    """Redraw the turns of objects with `servable_at_m`, in place."""
-    task = config.task.active
+def _turn_until_servable(config: Config, draws: Draws, rng: np.random.Generator, most: int) -> int:
+    """Redraw the turns of objects with `servable_at_m`, in place and at most so often; returns how often."""
+    task, redraws = config.task.active, 0
     for name, placement in task.objects.items():
         if placement.servable_at_m is None:
             continue
         base, container = T_world_base(config), task.success.container
         T_base_cont = base_from_world(base, placed_pose(task.objects[container], draws[container]))
         check = _serve_check(config.model_dump_json())
-        for _ in range(config.task.max_redraws):
+        while redraws < most:
             T_base_obj = base_from_world(base, placed_pose(placement, draws[name]))
             if check.pinch(T_base_obj, placement.servable_at_m, T_base_cont) is not None:
                 break
             draws[name].update(_draw(placement, rng, _TURNS))
+            redraws += 1
+    return redraws
 
 
 @functools.lru_cache(maxsize=4)

@@ -224,3 +224,22 @@ def test_a_lying_vial_yaws_about_the_middle_of_its_tube(wide):
     tube = wide.scene.props["vial"].geoms[0]
     np.testing.assert_allclose(place.yaw_center_m, tube.position_m, atol=1e-3)
     assert abs(after[2, 2]) < 1e-7  # still lying
+
+
+def test_turns_and_overlaps_share_one_budget(monkeypatch):
+    """A start that the arm cannot serve, in the rack's way: neither search may multiply the other."""
+
+    class NeverServes:
+        asked = 0
+
+        def pinch(self, *_):
+            self.asked += 1
+
+    check, vial = NeverServes(), "task.tasks.vial_to_rack_wide.objects"
+    monkeypatch.setattr("so101.tasks.placement._serve_check", lambda _: check)
+    config = load_config(overrides=[
+        "task.name=vial_to_rack_wide", "task.max_redraws=20", f"{vial}.vial.position_m=[0.2, 0.1, 0.05]",
+        f"{vial}.vial.x_m=[0, 0]", f"{vial}.vial.y_m=[0, 0]",
+    ])  # fmt: skip
+    draw_placements(config, np.random.default_rng(0))
+    assert 0 < check.asked <= 20
