@@ -60,14 +60,43 @@ def validate(model: type[Section], values: Any, file_name: str) -> Section:
         raise ConfigError("\n".join(_one_fault(file_name, model, fault) for fault in error.errors())) from None
 
 
+def _parsed(text: str) -> Any:
+    """The one document of a YAML text. Of a key that stands twice YAML would take the last without a word."""
+    loader = _LOADER(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _refuse_double_keys(node, set())
+        return loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _refuse_double_keys(node: yaml.Node, seen: set[int]) -> None:
+    if id(node) in seen:  # an alias
+        return
+    seen.add(id(node))
+    if isinstance(node, yaml.MappingNode):
+        keys: set[str] = set()
+        for key, value in node.value:
+            if key.value in keys:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key.value!r} stands twice", key.start_mark)
+            keys.add(key.value)
+            _refuse_double_keys(value, seen)
+    elif isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _refuse_double_keys(item, seen)
+
+
 def read_yaml(path: Path) -> dict[str, Any]:
     """One YAML file as a dict.
 
     Raises:
-        ConfigError: the file is missing, unreadable, not YAML, or not a mapping.
+        ConfigError: the file is missing, unreadable, not YAML, not a mapping, or has a key twice.
     """
     try:
-        values = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
+        values = _parsed(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such configuration file") from None
     except (OSError, UnicodeDecodeError) as error:

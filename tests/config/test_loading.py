@@ -137,6 +137,7 @@ def test_a_wrong_preset_is_found_before_it_is_used(configs, preset, text):
     ("content", "text"),
     [
         ("a: [1", "deploy.yaml: not valid YAML"),
+        ("a: {b: 1, c: 2, b: 3}", "deploy.yaml: not valid YAML .key 'b' stands twice"),
         ("- 1", "deploy.yaml: must be a mapping of keys to values, is list"),
         ("", "deploy.yaml: must be a mapping of keys to values, is NoneType"),
         (b"\xff\xfe\x00", "deploy.yaml: cannot be read"),
