@@ -10,9 +10,10 @@ from so101.config.base import Section
 
 
 class SelectionConfig(Section):
-    """Choice of the source demo per subtask."""
+    """Choice of the source demo per subtask. When no way of the one drawn works, up to `fallbacks` others are tried."""
 
     nn_k: int = Field(ge=1)
+    fallbacks: int = Field(ge=0)
     position_weight: float = Field(ge=0)
     rotation_weight: float = Field(ge=0)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,8 +26,8 @@ from so101.skillgen.causes import AttemptFailed
 from so101.skillgen.initiation import InitiationNoise
 from so101.skillgen.planning import PlannedSegment, SegmentPlanner
 from so101.skillgen.segment_pool import SegmentPool
-from so101.skillgen.selection import select_nearest
-from so101.skillgen.subtasks import jaw_changes
+from so101.skillgen.selection import nearest_first, select_nearest
+from so101.skillgen.subtasks import Segment, jaw_changes
 from so101.skillgen.transit import HeldObject, TransitPlanner, held_object, object_poses
 from so101.tasks.hand import jaw_touching
 from so101.tasks.placement import draw_placements
@@ -41,6 +41,17 @@ class _Recording:
     q_target: list[np.ndarray] = field(default_factory=list)
     q: list[np.ndarray] = field(default_factory=list)
     objects: dict[str, list[np.ndarray]] = field(default_factory=dict)
+
+
+class _Way(NamedTuple):
+    """What a subtask is about to do: joints now (5,) rad, transit path (n, 5) rad with the jaw at `jaw` rad, then the
+    plan."""
+
+    plan: PlannedSegment
+    path: np.ndarray
+    q_now: np.ndarray
+    jaw: float
+    held: HeldObject | None
 
 
 class AttemptRunner:
@@ -153,31 +164,51 @@ class AttemptRunner:
         references = planner.references(subtask, objects)
         if not references:
             raise AttemptFailed(causes.BLOCKED)
-        axis = planner.symmetry(subtask.object)
-        chosen = candidates[
-            select_nearest(
-                references[0], [c.T_base_obj for c in candidates], self.settings.selection, axis, self._rng
-            )
-        ]  # fmt: skip
-        self._sources.append(chosen.seed_name)
-        held = held_object(sim, self._env, subtask.held) if subtask.held else None
+        way = self._first_way(index, subtask, candidates, references, objects)
+        detour = self.initiation.detour(self._rng, way.q_now, way.plan, way.jaw, way.held, objects)
+        for leg in (way.path,) if detour is None else (detour.out, detour.recovery):
+            self._transit(leg, way.jaw, way.held)
+        if detour is not None:
+            self._detours.append(detour.mark(subtask.name, *self._transit_frames[-2:]))
+        self._replay(subtask, way.plan, way.held)
+
+    def _first_way(
+        self,
+        index: int,
+        subtask: SubtaskConfig,
+        candidates: list[Segment],
+        references: list[np.ndarray],
+        objects: dict[str, np.ndarray],
+    ) -> _Way:
+        """The first plan with a free transit to it: of the segment drawn among the nearest, else of the nearest others.
+
+        Raises:
+            AttemptFailed: there is none; the cause is that of the segment drawn.
+        """
+        settings, axis = self.settings.selection, self.planner.symmetry(subtask.object)
+        poses = [candidate.T_base_obj for candidate in candidates]
+        drawn = select_nearest(references[0], poses, settings, axis, self._rng)
+        self._sources.append(candidates[drawn].seed_name)
+        held = held_object(self.simulator, self._env, subtask.held) if subtask.held else None
         q_now, jaw_now = self._command[ARM].copy(), float(self._command[5])
-        plans = planner.plans(subtask, chosen, references, q_now, jaw_now, held, objects)
-        if held is None:
-            plans = self._servable_first(index, plans, objects)
-        for plan in plans:
-            # The jaw takes the segment's first angle on the way, unless it holds something.
-            jaw = float(plan.jaw_target[0]) if held is None else jaw_now
-            path = self.transits.plan(q_now, plan.q[0], plan.T_start, jaw, held, objects)
-            if path is not None:
-                detour = self.initiation.detour(self._rng, q_now, plan, jaw, held, objects)
-                for leg in (path,) if detour is None else (detour.out, detour.recovery):
-                    self._transit(leg, jaw, held)
-                if detour is not None:
-                    self._detours.append(detour.mark(subtask.name, *self._transit_frames[-2:]))
-                self._replay(subtask, plan, held)
-                return
-        raise AttemptFailed(causes.RACK_COLLISION)
+        others = [i for i in nearest_first(references[0], poses, settings, axis) if i != drawn]
+        failure: AttemptFailed | None = None
+        for i in [drawn, *others[: settings.fallbacks]]:
+            try:
+                plans = self.planner.plans(subtask, candidates[i], references, q_now, jaw_now, held, objects)
+                if held is None:
+                    plans = self._servable_first(index, plans, objects)
+                for plan in plans:
+                    # The jaw takes the segment's first angle on the way, unless it holds something.
+                    jaw = float(plan.jaw_target[0]) if held is None else jaw_now
+                    path = self.transits.plan(q_now, plan.q[0], plan.T_start, jaw, held, objects)
+                    if path is not None:
+                        self._sources[-1] = candidates[i].seed_name
+                        return _Way(plan, path, q_now, jaw, held)
+                raise AttemptFailed(causes.RACK_COLLISION)
+            except AttemptFailed as error:
+                failure = failure or error
+        raise failure
 
     def _servable_first(
         self, index: int, plans: Iterator[PlannedSegment], objects: dict[str, np.ndarray]

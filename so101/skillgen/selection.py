@@ -29,6 +29,17 @@ def pose_distance(
     return settings.position_weight * shift + settings.rotation_weight * turn
 
 
+def nearest_first(
+    T_base_obj: np.ndarray,
+    candidates: Sequence[np.ndarray],
+    settings: SelectionConfig,
+    symmetry_axis: np.ndarray | None,
+) -> list[int]:
+    """Indices of `candidates` (object poses of the seeds), nearest first."""
+    distances = [pose_distance(T_base_obj, candidate, settings, symmetry_axis) for candidate in candidates]
+    return np.argsort(distances, kind="stable").tolist()
+
+
 def select_nearest(
     T_base_obj: np.ndarray,
     candidates: Sequence[np.ndarray],
@@ -36,7 +47,6 @@ def select_nearest(
     symmetry_axis: np.ndarray | None,
     rng: np.random.Generator,
 ) -> int:
-    """Index into `candidates` (object poses of the seeds), drawn uniformly among the `nn_k` nearest."""
-    distances = [pose_distance(T_base_obj, candidate, settings, symmetry_axis) for candidate in candidates]
-    nearest = np.argsort(distances, kind="stable")[: settings.nn_k]
-    return int(nearest[rng.integers(len(nearest))])
+    """Index into `candidates`, drawn uniformly among the `nn_k` nearest."""
+    nearest = nearest_first(T_base_obj, candidates, settings, symmetry_axis)[: settings.nn_k]
+    return nearest[rng.integers(len(nearest))]

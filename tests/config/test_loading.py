@@ -62,7 +62,7 @@ def test_override_by_full_path_by_short_name_and_by_list_index():
         ("skillgen.target_demos=many", "skillgen.yaml: target_demos is 'many'; input should be a valid integer"),
         (
             "skillgen.selection.nn_kk=1",
-            "skillgen.yaml: unknown key 'selection.nn_kk' .value 1.; allowed here: nn_k, .*'nn_k'",
+            "skillgen.yaml: unknown key 'selection.nn_kk' .value 1.; allowed here: fallbacks, nn_k, .*'nn_k'",
         ),
         ("skilgen.nn_k=1", "unknown section 'skilgen'; sections: .*; did you mean 'skillgen'"),
         ("skillgen.enabled.x=1", "skillgen.yaml: unknown key 'enabled'"),

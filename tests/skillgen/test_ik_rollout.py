@@ -294,3 +294,23 @@ def test_without_the_gate_nothing_waits(vial_seeds):
     gates = [Noted(attempt, name) for name in ("_arrive", "_await_jaw", "_settle")]
     attempt.run(0)
     assert not any(gate.calls for gate in gates)
+
+
+def test_another_source_serves_when_no_way_of_the_drawn_one_works(vial_seeds, monkeypatch):
+    """Grasps of one seed are made to fail: attempts go on with the other, or fail with its cause without fallbacks."""
+    cause = {}
+    for fallbacks in (0, 4):
+        attempt = runner(vial_seeds, f"skillgen.selection.fallbacks={fallbacks}", "skillgen.selection.nn_k=1")
+        drawn = attempt.run(0).meta["sources"][0]
+        plans = attempt.planner.plans
+
+        def refuse(subtask, segment, *rest, plans=plans, drawn=drawn):
+            if segment.seed_name == drawn and subtask.held is None:
+                raise causes.AttemptFailed(causes.UNREACHABLE)
+            return plans(subtask, segment, *rest)
+
+        monkeypatch.setattr(attempt.planner, "plans", refuse)
+        demo = attempt.run(0)
+        cause[fallbacks] = demo.cause
+        assert (demo.meta["sources"][0] == drawn) == (fallbacks == 0)
+    assert cause == {0: causes.UNREACHABLE, 4: ""}

@@ -13,7 +13,7 @@ X, Z = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
 
 
 def settings(k: int = 1, position: float = 1.0, rotation: float = 0.2) -> SelectionConfig:
-    return SelectionConfig(nn_k=k, position_weight=position, rotation_weight=rotation)
+    return SelectionConfig(fallbacks=0, nn_k=k, position_weight=position, rotation_weight=rotation)
 
 
 def at(x: float, angle: float = 0.0, axis: np.ndarray = X) -> np.ndarray:
