@@ -216,11 +216,9 @@ class AttemptRunner:
         """Plans of grasp `index`, those first from which the subtask after it can put the object down. Only looked at
         when something already stands in the container: it may be in the way of the hand on one side."""
         following = self.task.subtasks[index + 1] if index + 1 < len(self.task.subtasks) else None
-        if following is None or following.held is None:
-            yield from plans
-            return
-        references = self.planner.references(following, objects)
-        if not references or len(references) == len(self.task.success.openings_m):
+        puts_down = following is not None and following.held is not None
+        references = self.planner.references(following, objects) if puts_down else []
+        if not 0 < len(references) < len(self.task.success.openings_m):
             yield from plans
             return
         nearest = self.pool.candidates(index + 1, following.end_offset_frames[0])[0]
