@@ -45,9 +45,24 @@ class ControlConfig(Section):
         return self
 
 
+class SupervisorConfig(Section):
+    """Services as plain processes: `services.supervisor`."""
+
+    state_dir: str = Field(min_length=1)
+    start_timeout_s: float = Field(gt=0)
+    check_timeout_s: float = Field(gt=0)
+    poll_s: float = Field(gt=0)
+    restart_first_s: float = Field(gt=0)
+    restart_max_s: float = Field(gt=0)
+    restart_reset_s: float = Field(ge=0)
+    stop_grace_s: float = Field(gt=0)
+    max_log_bytes: int = Field(ge=1024)
+
+
 class DeployConfig(Section):
     """Deployment."""
 
     server: ServerConfig
     client: ClientConfig
     control: ControlConfig
+    supervisor: SupervisorConfig
