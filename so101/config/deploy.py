@@ -6,6 +6,8 @@ from pydantic import Field, model_validator
 
 from so101.config.base import Section
 
+NAMED_KEYS = {"space": " ", "esc": "\x1b", "enter": "\n"}
+
 
 class ServerConfig(Section):
     """Where the policy server binds."""
@@ -24,6 +26,27 @@ class ClientConfig(Section):
     connect_timeout_ms: int = Field(ge=1)
 
 
+class KeysConfig(Section):
+    """What the terminal's keys mean while a rollout runs; `esc` and `space` by name."""
+
+    pause: list[str] = Field(min_length=1)
+    abort: list[str] = Field(min_length=1)
+    success: list[str] = Field(min_length=1)
+    failure: list[str] = Field(min_length=1)
+    help: list[str] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _one_meaning_a_key(self) -> KeysConfig:
+        keys = [key for meant in self.model_dump().values() for key in meant]
+        wrong = sorted({key for key in keys if len(key) != 1 and key not in NAMED_KEYS})
+        if wrong:
+            raise ValueError(f"keys {wrong} are neither one character nor one of {', '.join(NAMED_KEYS)}")
+        twice = sorted({key for key in keys if keys.count(key) > 1})
+        if twice:
+            raise ValueError(f"keys {twice} have two meanings; give each key one")
+        return self
+
+
 class ControlConfig(Section):
     """The loop that turns chunks into joint targets."""
 
@@ -34,6 +57,12 @@ class ControlConfig(Section):
     max_stale_ms: float = Field(gt=0)
     start_ease_s: float = Field(ge=0)
     max_episode_s: float = Field(gt=0)
+    settle_s: float = Field(ge=0)
+    overlap: bool
+    deadline_ms: float = Field(gt=0)
+    policy_retries: int = Field(ge=0)
+    max_failed_reads: int = Field(ge=1)
+    keys: KeysConfig
 
     @model_validator(mode="after")
     def _chunk_is_long_enough(self) -> ControlConfig:
@@ -41,6 +70,11 @@ class ControlConfig(Section):
             raise ValueError(
                 f"execute_steps {self.execute_steps} exceeds action_horizon {self.action_horizon}; "
                 "a chunk has no more actions than that"
+            )
+        if self.max_stale_ms * self.control_hz < 1000 * self.execute_steps:
+            raise ValueError(
+                f"max_stale_ms {self.max_stale_ms:g} is shorter than the {self.execute_steps} execute_steps of a chunk at "
+                f"{self.control_hz:g} Hz; the arm would stop in every chunk"
             )
         return self
 
