@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Answers as python, python -m venv, python -m pip and python -m so101.cli would, and logs what it was asked for.
+# Answers as python, python -m venv, python -m pip and python -m services.cli would, and logs what it was asked for.
 FAKE_PYTHON = """#!/usr/bin/env bash
 case "$1 $2" in
     "-m venv")
@@ -23,7 +23,7 @@ case "$1 $2" in
         echo "pip $*" >>"$LOG"
         sleep "${PIP_SLEEP_S:-0}"
         if [ -n "${PIP_FAILS:-}" ]; then echo "no network" >&2; exit 1; fi ;;
-    "-m so101.cli") shift 2; echo "cli MUJOCO_GL=${MUJOCO_GL:-} $*" ;;
+    "-m services.cli") shift 2; echo "cli MUJOCO_GL=${MUJOCO_GL:-} $*" ;;
     "-c import sys; sys.exit(sys.version_info < (3, 10))") exit "${TOO_OLD:-0}" ;;
     "-c import mujoco"*) exit "${NO_GL:-0}" ;;
     "-c "*) ;;
