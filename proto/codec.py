@@ -106,9 +106,10 @@ def _array(owner: str, value: Any, arrays: list[memoryview], used: set[int]) -> 
     if len(shape) > MAX_DIMENSIONS:
         raise TooLarge(f"{owner}: array of {len(shape)} dimensions, at most {MAX_DIMENSIONS}")
     dtype = _dtype(owner, name)
-    if math.prod(shape) * dtype.itemsize != arrays[number].nbytes:
+    needed = math.prod(shape) * dtype.itemsize
+    if needed != arrays[number].nbytes:
         raise BadMessage(
-            f"{owner}: array of shape {tuple(shape)} and dtype {dtype} needs {math.prod(shape) * dtype.itemsize} bytes, "
+            f"{owner}: array of shape {tuple(shape)} and dtype {dtype} needs {needed} bytes, "
             f"its frame has {arrays[number].nbytes}"
         )
     array = np.frombuffer(arrays[number], dtype).reshape(shape)
@@ -122,7 +123,5 @@ def _dtype(owner: str, name: str) -> np.dtype:
     except (TypeError, ValueError, SyntaxError):
         dtype = None
     if dtype is None or dtype.kind not in _KINDS or dtype.names is not None or dtype.shape or dtype.str != name:
-        raise BadMessage(
-            f"{owner}: array dtype {name[:16]!r} is not one of bool, int, uint, float in numpy's short form"
-        )
+        raise BadMessage(f"{owner}: array dtype {name[:16]!r} is no bool, int or float in numpy's short form")
     return dtype

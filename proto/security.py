@@ -1,8 +1,8 @@
 """Who may talk to a socket: nobody is asked (OPEN), or CURVE keys decide.
 
 A keys folder holds one pair for the sockets that bind (``server``), one for those that connect (``client``), and the
-public keys of the clients that are let in (``authorized/``). CURVE encrypts, proves the server to the client and, through
-ZeroMQ's authentication protocol (RFC 27, RFC 26), the client to the server.
+public keys of the clients that are let in (``authorized/``). CURVE (ZeroMQ RFC 26) encrypts and proves the server to
+the client; the authentication protocol (RFC 27) proves the client to the server.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import ipaddress
 import logging
 import os
 import threading
+import time
 import urllib.parse
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -145,7 +146,8 @@ def check_bind(endpoint: str, security: Security, allow_open: bool) -> None:
         return
     raise BindRefused(
         f"{endpoint} can be reached from the network, and without keys anyone there could use it. Make keys "
-        "(`./twin keys`) and set deploy.security.curve: true, or bind to 127.0.0.1, or set deploy.security.allow_open: true"
+        "(`./twin keys`) and set deploy.security.curve: true, or bind to 127.0.0.1, or, where that is meant, set "
+        "deploy.security.allow_open: true"
     )
 
 
@@ -163,10 +165,19 @@ def is_local(endpoint: str) -> bool:
 
 
 class HandshakeWatch:
-    """Logs peers that were refused at `socket`. `socket` to poll: readable when there is something to `read`."""
+    """Counts peers that were refused at a socket, and logs them: the first, then one line a `LOG_EVERY_S`.
+
+    Attributes:
+        socket: to poll; readable when there is something to `read`.
+        refused: handshakes that failed.
+        reason: of the last of them.
+    """
+
+    LOG_EVERY_S = 10.0  # a refused peer tries again several times a second
 
     def __init__(self, socket: zmq.Socket, name: str) -> None:
         self._name, self._watched = name, socket
+        self._logged_at, self._logged = -self.LOG_EVERY_S, 0
         self.socket = socket.get_monitor_socket(sum(_FAILURES))
         self.refused = 0
         self.reason = ""
@@ -175,10 +186,13 @@ class HandshakeWatch:
         """Take all events that wait."""
         while self.socket.poll(0):
             event = parse_monitor_message(self.socket.recv_multipart())
-            self.reason = _FAILURES.get(event["event"], "")
-            if self.reason:
+            if event["event"] in _FAILURES:
                 self.refused += 1
-                log.warning("%s: refused a peer (%s)", self._name, self.reason)
+                self.reason = _FAILURES[event["event"]]
+        now = time.monotonic()
+        if self.refused > self._logged and now - self._logged_at >= self.LOG_EVERY_S:
+            log.warning("%s: handshake refused, %d in all (%s)", self._name, self.refused, self.reason)
+            self._logged, self._logged_at = self.refused, now
 
     def close(self) -> None:
         self._watched.disable_monitor()

@@ -43,6 +43,7 @@ def _socket(kind: int, endpoint: str, security: Security, max_message_bytes: int
     socket.sndhwm = socket.rcvhwm = high_water
     socket.ipv6 = "[" in endpoint
     socket.heartbeat_ivl, socket.heartbeat_timeout = 2000, 6000  # ms; notices a peer whose machine is gone
+    socket.reconnect_ivl, socket.reconnect_ivl_max = 100, 2000  # ms, doubling
     socket.handshake_ivl = 5000  # ms a peer has to say who it is
     security.apply(socket)
     return socket

@@ -67,8 +67,9 @@ app.command(
 )(test.test)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; returns the exit code. Errors of the user, the data or the disk end without traceback."""
+def main(arguments: list[str] | None = None, *, program: typer.Typer = app, prog_name: str = "./twin") -> int:
+    """Run the command line of `program`; returns the exit code. Errors of the user, the data or the disk end without
+    traceback. What is no stage of the pipeline cannot be resumed, and is not said to be."""
     from so101.pipeline.workers import SINGLE_THREAD
     from so101.rendering.gl import set_aside
 
@@ -79,12 +80,13 @@ def main(arguments: list[str] | None = None) -> int:
     set_aside()
     try:
         with stoppable():
-            app(args=arguments, prog_name="./twin")
+            program(args=arguments, prog_name=prog_name)
     except SystemExit as end:  # how typer ends, also after usage errors
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except Stopped as stop:
-        tools = {name for name, *_ in _PANELS["Tools"]}  # keep nothing of what they began
-        _say(debug, "stopped" if tools & set(arguments[:1]) else "stopped; the same command resumes")
+        stages = {stage for panel in ("Pipeline", "Stages, in order") for stage, *_ in _PANELS[panel]}
+        resumes = program is app and stages & set(arguments[:1])
+        _say(debug, "stopped; the same command resumes" if resumes else "stopped")
         return stop.exit_code
     except So101Error as error:
         _say(debug, f"error: {error}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field, model_validator
 
 from so101.config.base import Section
@@ -9,12 +11,38 @@ from so101.config.base import Section
 NAMED_KEYS = {"space": " ", "esc": "\x1b", "enter": "\n"}
 
 
+class GrootConfig(Section):
+    """The GR00T server behind `--policy groot`: somewhere else, or started here when `host` is null."""
+
+    host: str | None = Field(min_length=1)
+    port: int = Field(ge=1, le=65535)
+    wire: Literal["w1", "w2", "w3"]
+    model_path: str = Field(min_length=1)
+    embodiment_tag: str = Field(min_length=1)
+    device: str = Field(min_length=1)
+    start_timeout_s: float = Field(gt=0)
+
+
 class ServerConfig(Section):
-    """Where the policy server binds."""
+    """The policy server: where it binds, what it serves, what it takes."""
 
     host: str = Field(min_length=1)
     port: int = Field(ge=1, le=65535)
     max_message_bytes: int = Field(ge=1024)
+    policy: str = Field(min_length=1)
+    wire: Literal["w2", "w3"]
+    strict: bool
+    api_token_file: str | None
+    allow_kill: bool
+    deadline_ms: float = Field(gt=0)
+    max_queued: int = Field(ge=1)
+    max_queued_bytes: int = Field(ge=1024)
+    send_high_water: int = Field(ge=1)
+    run: str = Field(min_length=1)
+    models_dir: str = Field(min_length=1)
+    role: str = Field(min_length=1)
+    expert_takes: int = Field(ge=1)
+    groot: GrootConfig
 
 
 class ClientConfig(Section):
@@ -24,6 +52,9 @@ class ClientConfig(Section):
     port: int = Field(ge=1, le=65535)
     timeout_ms: int = Field(ge=1)
     connect_timeout_ms: int = Field(ge=1)
+    wire: Literal["w1", "w2", "w3"]
+    api_token_file: str | None
+    max_message_bytes: int = Field(ge=1024)
 
 
 class KeysConfig(Section):
@@ -93,10 +124,47 @@ class SupervisorConfig(Section):
     max_log_bytes: int = Field(ge=1024)
 
 
+class SocketConfig(Section):
+    """One socket: where its service binds, where its users connect."""
+
+    bind: str = Field(pattern=r"^(tcp|ipc)://.+")
+    connect: str = Field(pattern=r"^(tcp|ipc)://.+")
+
+
+class SocketsConfig(Section):
+    """The sockets of our services."""
+
+    driver: SocketConfig
+    driver_state: SocketConfig
+    cameras: SocketConfig
+    rig_state: SocketConfig
+    work: SocketConfig
+    rig: SocketConfig
+
+
+class MessagesConfig(Section):
+    """Limits of what travels between our services."""
+
+    max_bytes: int = Field(ge=1024)
+    timeout_s: float = Field(gt=0)
+    heartbeat_s: float = Field(gt=0)
+
+
+class SecurityConfig(Section):
+    """Who may use our sockets."""
+
+    curve: bool
+    keys_dir: str = Field(min_length=1)
+    allow_open: bool
+
+
 class DeployConfig(Section):
     """Deployment."""
 
     server: ServerConfig
     client: ClientConfig
     control: ControlConfig
+    sockets: SocketsConfig
+    messages: MessagesConfig
+    security: SecurityConfig
     supervisor: SupervisorConfig

@@ -1,0 +1,5 @@
+import sys
+
+from services.cli.app import main
+
+sys.exit(main())

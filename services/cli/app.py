@@ -1,0 +1,37 @@
+"""`./twin`, `./real` and `./policy`: the commands of the library and those of the services."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+from proto.errors import ProtoError
+from services.cli import keys, serve
+from so101.cli.app import app
+from so101.cli.app import main as run_program
+from so101.errors import So101Error
+
+PROGRAMS = {"real": "services.cli.real", "policy": "services.cli.policy"}  # launchers with a command line of their own
+
+_PANEL = "Services"
+app.command(
+    "serve",
+    rich_help_panel=_PANEL,
+    epilog=serve.EPILOG,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)(serve.serve)
+app.command("keys", rich_help_panel=_PANEL, epilog=keys.EPILOG)(keys.keys)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; returns the exit code. A first word of PROGRAMS chooses that program."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        if arguments and arguments[0] in PROGRAMS:
+            return import_module(PROGRAMS[arguments[0]]).main(arguments[1:])
+        return run_program(arguments)
+    except ProtoError as error:
+        if "--debug" in arguments:
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        return So101Error.exit_code
