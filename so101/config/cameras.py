@@ -1,11 +1,14 @@
-"""cameras.yaml: the cameras of the twin, as pinholes."""
+"""cameras.yaml: the cameras of the twin, as pinholes, and where pictures come from when a robot is driven."""
 
 from __future__ import annotations
+
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from so101.config.base import Section
 from so101.config.robot import Quat, Vec3
+from so101.errors import did_you_mean
 
 
 class CameraConfig(Section):
@@ -21,6 +24,72 @@ class CameraConfig(Section):
     cy_px: float
 
 
+class TwinSource(Section):
+    """Rendered from the state that the (virtual) rig publishes."""
+
+    kind: Literal["twin"] = "twin"
+
+
+class V4l2Source(Section):
+    """A USB camera. `device`: a path, or the number of a camera where the system has no paths. `pixel_format`: how the
+    device sends pictures; MJPG, as two cameras on one USB 2 bus are too much without compression. `backend`: v4l2
+    (Linux) or any (whatever OpenCV finds, also on other systems)."""
+
+    kind: Literal["v4l2"]
+    device: str | int
+    pixel_format: str = Field(default="MJPG", min_length=4, max_length=4)
+    backend: Literal["v4l2", "any"] = "v4l2"
+
+
+class RealsenseSource(Section):
+    """The colour stream of a RealSense. `serial`: null when there is only one."""
+
+    kind: Literal["realsense"]
+    serial: str | None = None
+
+
+class PlaybackSource(Section):
+    """A video file, or `episode` of a LeRobot dataset (v2.1 or v3.0) at `path`. `feature`: its video feature, null for
+    the one dataset.cameras gives this camera. `loop`: starts again at the end."""
+
+    kind: Literal["playback"]
+    path: str = Field(min_length=1)
+    episode: int = Field(default=0, ge=0)
+    feature: str | None = None
+    loop: bool = True
+
+
+class SyntheticSource(Section):
+    """A moving test pattern that carries its frame number."""
+
+    kind: Literal["synthetic"]
+
+
+Source = Annotated[
+    TwinSource | V4l2Source | RealsenseSource | PlaybackSource | SyntheticSource, Field(discriminator="kind")
+]
+
+
+class CaptureConfig(Section):
+    """How cameras are read, and what becomes of frames nobody took."""
+
+    open_timeout_s: float = Field(gt=0)
+    read_timeout_s: float = Field(gt=0)
+    reopen_min_s: float = Field(gt=0)
+    reopen_max_s: float = Field(gt=0)
+    pooled_frames: int = Field(ge=1)
+    clock_drift: float = Field(ge=0, lt=0.1)
+    status_s: float = Field(gt=0)
+    high_water: int = Field(ge=1)
+    max_age_s: float = Field(gt=0)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> CaptureConfig:
+        if self.reopen_min_s > self.reopen_max_s:
+            raise ValueError(f"reopen_min_s {self.reopen_min_s} must not exceed reopen_max_s {self.reopen_max_s}")
+        return self
+
+
 class CamerasConfig(Section):
     """All cameras share one picture size (x264 with 4:2:0 colour needs even numbers) and one rate."""
 
@@ -28,10 +97,26 @@ class CamerasConfig(Section):
     height_px: int = Field(ge=16, le=4096, multiple_of=2)
     fps_hz: float = Field(gt=0)
     cameras: dict[str, CameraConfig] = Field(min_length=1)
+    sources: dict[str, Source]
+    capture: CaptureConfig
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self.cameras)
+
+    def source(self, name: str) -> Source:
+        """Where the pictures of camera `name` come from."""
+        return self.sources.get(name) or TwinSource()
+
+    @model_validator(mode="after")
+    def _sources_have_cameras(self) -> CamerasConfig:
+        for name in self.sources:
+            if name not in self.cameras:
+                raise ValueError(
+                    f"sources.{name}: no such camera; cameras has {', '.join(self.cameras)}"
+                    f"{did_you_mean(name, self.cameras)}"
+                )
+        return self
 
     @model_validator(mode="after")
     def _principal_points_inside(self) -> CamerasConfig:

@@ -111,6 +111,8 @@ FREE_SETTINGS = (
     "skillgen.presets",
     "task.grasp_check",
     "robot.identification",
+    "cameras.sources",
+    "cameras.capture",
     "training",
     "deploy",
 )
