@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from so101.config.base import Section
+from so101.config.control_plane import ControlPlaneConfig
 
 NAMED_KEYS = {"space": " ", "esc": "\x1b", "enter": "\n"}
 
@@ -168,3 +169,4 @@ class DeployConfig(Section):
     messages: MessagesConfig
     security: SecurityConfig
     supervisor: SupervisorConfig
+    control_plane: ControlPlaneConfig
