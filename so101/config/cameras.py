@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from so101.config.base import Section
-from so101.config.robot import Quat, Vec3
+from so101.config.types import Quat, Vec3
 from so101.errors import did_you_mean
 
 

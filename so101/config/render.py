@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from so101.config.base import Section
 from so101.config.ranges import Interval, PositiveInterval
-from so101.config.robot import Vec3
+from so101.config.types import Vec3
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Extent = Annotated[float, Field(ge=0)]

@@ -8,8 +8,8 @@ from pydantic import Field, model_validator
 
 from so101.config.base import Section
 from so101.config.ranges import Interval, Scale, Shift, Value
-from so101.config.robot import Axis, Color, ContactConfig, Share, Size, Vec3
 from so101.config.task import PlacementConfig
+from so101.config.types import Axis, Color, ContactConfig, Share, Size, Vec3
 from so101.errors import did_you_mean
 
 

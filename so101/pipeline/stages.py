@@ -111,6 +111,7 @@ FREE_SETTINGS = (
     "skillgen.presets",
     "task.grasp_check",
     "robot.identification",
+    "robot.virtual",
     "cameras.sources",
     "cameras.capture",
     "training",

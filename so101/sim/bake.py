@@ -14,8 +14,8 @@ import mujoco
 import numpy as np
 
 from so101.config import Config
-from so101.config.robot import ContactConfig
 from so101.config.scene import PropConfig
+from so101.config.types import ContactConfig
 from so101.errors import SimulationError
 from so101.geometry import make_pose, pose_from_pos_quat, pose_to_pos_quat, rotation_about_axis
 from so101.geometry.frames import base_from_world
