@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Makes the base image from Debian's packages alone, for machines that reach no image registry: debootstrap, then import.
+#   containers/make_base.sh [IMAGE]      (default so101-base; then BASE_IMAGE=so101-base containers/build)
+# Needs root, debootstrap, and docker or podman. Packages come from where this machine's apt gets them;
+# DEBIAN_MIRROR and DEBIAN_SUITE choose otherwise.
+set -euo pipefail
+
+image="${1:-so101-base}"
+suite="${DEBIAN_SUITE:-bookworm}"
+. "$(dirname "${BASH_SOURCE[0]}")/engine.sh"
+[ -n "$engine" ] || die "found no working docker or podman"
+
+[ "$(id -u)" = 0 ] || die "debootstrap needs root; run: sudo $0 $*"
+command -v debootstrap >/dev/null || die "needs debootstrap; run: apt-get install -y --no-install-recommends debootstrap"
+
+mirror="${DEBIAN_MIRROR:-}"
+if [ -z "$mirror" ]; then # the first source that has Debian's main archive
+    mirror="$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT) $(ORIGIN)' 'Created-By: Packages' |
+        awk '$3 == "main" && $4 == "Debian" { print $1; exit }')"
+fi
+[ -n "$mirror" ] || die "found no Debian archive in apt's sources (run apt-get update?); name one: DEBIAN_MIRROR=... $0"
+
+rootfs="$(mktemp -d)"
+trap 'rm -rf "$rootfs"' EXIT
+say "making $image: Debian $suite by debootstrap (about a minute)"
+packages="$(paste -sd, "$(dirname "${BASH_SOURCE[0]}")/packages.txt")"
+if ! debootstrap --variant=minbase --include="$packages" "$suite" "$rootfs" "$mirror" >"$rootfs.log" 2>&1; then
+    tail -n 20 "$rootfs.log" >&2
+    die "debootstrap failed (messages above; all of them in $rootfs.log)"
+fi
+rm -rf "$rootfs.log" "$rootfs"/var/cache/apt/archives/*.deb "$rootfs"/var/lib/apt/lists/* \
+    "$rootfs"/usr/share/{doc,man,locale}/*
+chmod 755 "$rootfs"
+tar -C "$rootfs" --numeric-owner -c . | "$engine" import - "$image" >/dev/null
+say "made $image"
