@@ -94,6 +94,7 @@ class ControlConfig(Section):
     deadline_ms: float = Field(gt=0)
     policy_retries: int = Field(ge=0)
     max_failed_reads: int = Field(ge=1)
+    max_frame_age_ms: float = Field(gt=0)
     keys: KeysConfig
 
     @model_validator(mode="after")
