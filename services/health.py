@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 import urllib.request
 from dataclasses import dataclass
 from typing import Protocol
@@ -48,13 +49,17 @@ class PublisherCheck:
         from proto.security import OPEN
         from proto.sockets import Subscriber
 
+        end = time.monotonic() + timeout_s
         try:
             with Subscriber(self.endpoint, security=self.security or OPEN) as subscriber:
-                subscriber.receive(timeout_s)
-                heard = subscriber.age_s < timeout_s
+                began = time.monotonic()
+                while (left_s := end - time.monotonic()) > 0:
+                    subscriber.receive(min(left_s, 0.1))
+                    if subscriber.age_s < time.monotonic() - began:
+                        return None
         except ProtoError as error:
             return f"{self.endpoint}: {error}"
-        return None if heard else f"nothing heard from {self.endpoint} for {timeout_s:g} s"
+        return f"nothing heard from {self.endpoint} for {timeout_s:g} s"
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Services as plain processes: started in order, looked after, stopped in reverse order.
 
-The state folder holds `NAME.json` (process id, start time, command) and `NAME.log` for each service. The start time makes
-a process id unmistakable: a stranger that got the number of a dead service is never taken for it, nor stopped.
+The state folder holds `NAME.json` (process id, start time, command) and `NAME.log` for each service. The start time
+makes a process id unmistakable: a stranger that got the number of a dead service is never taken for it, nor stopped.
 """
 
 from __future__ import annotations
@@ -79,12 +79,13 @@ class Process:
         self.restarts = 0
         self.started_s = 0.0  # monotonic
         self.retry_at_s: float | None = None  # monotonic; None: no restart is due
+        self.backoff_s = 0.0  # of the last restart
         self.pid = self._recorded_pid()
 
     def _recorded_pid(self) -> int | None:
         try:
             state = json.loads(self.state_file.read_text())
-            pid = state["pid"] if start_mark(state["pid"]) == state["started"] else None
+            pid = state["pid"] if start_mark(state["pid"]) == str(state["started"]) else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
         if pid is not None:
@@ -198,7 +199,7 @@ class Supervisor:
             self.look()
 
     def look(self) -> list[str]:
-        """One round of `watch`; names of services that ended and have no restart. For callers with a loop of their own."""
+        """One round of `watch`; the names of services that ended for good. For callers with a loop of their own."""
         ended = []
         for process in self.processes:
             if process.running():
@@ -257,12 +258,8 @@ class Supervisor:
 
     def _backoff_s(self, process: Process) -> float:
         settings = self.settings
-        if time.monotonic() - process.started_s > settings.restart_reset_s:
-            process.backoff_s = settings.restart_first_s
-        else:
-            process.backoff_s = min(
-                2 * getattr(process, "backoff_s", settings.restart_first_s / 2), settings.restart_max_s
-            )
+        again = process.backoff_s > 0 and time.monotonic() - process.started_s < settings.restart_reset_s
+        process.backoff_s = min(2 * process.backoff_s, settings.restart_max_s) if again else settings.restart_first_s
         return process.backoff_s
 
     def _problem(self, process: Process) -> str | None:
