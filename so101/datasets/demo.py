@@ -9,6 +9,8 @@ import dataclasses
 import io
 import json
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -111,16 +113,36 @@ def load_demo(path: Path | str) -> Demo:
     Raises:
         DataError: not a demo file, truncated, or of another version.
     """
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            header = json.loads(file["header"].tobytes())
-            if header.pop("version") != FORMAT_VERSION:
-                raise DataError(f"{path}: demo of another format version; this program reads version {FORMAT_VERSION}")
-            objects = {name: file[f"object_{i}"] for i, name in enumerate(header.pop("objects"))}
-            arrays = {key: file[key] for key in ("q_target", "q", "physics_state")}
-    except (OSError, EOFError, KeyError, ValueError, TypeError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path}: not a demo file or truncated ({error}); delete it and run the stage again") from None
+    with _explained(path), np.load(path, allow_pickle=False) as file:
+        header = _header(path, file)
+        objects = {name: file[f"object_{i}"] for i, name in enumerate(header.pop("objects"))}
+        arrays = {key: file[key] for key in ("q_target", "q", "physics_state")}
     demo = Demo(objects=objects, **arrays, **header)
     if demo.q.ndim != 2 or demo.q.shape != demo.q_target.shape or any(len(p) != len(demo.q) for p in objects.values()):
         raise DataError(f"{path}: arrays of a demo must have one row a frame; found q {demo.q.shape}")
     return demo
+
+
+def load_demo_header(path: Path | str) -> dict[str, Any]:
+    """A demo's fields without its arrays, as in `Demo`; `objects` are names alone. The arrays stay on disk.
+
+    Raises:
+        DataError: as `load_demo`.
+    """
+    with _explained(path), np.load(path, allow_pickle=False) as file:
+        return _header(path, file)
+
+
+def _header(path: Path | str, file: np.lib.npyio.NpzFile) -> dict[str, Any]:
+    header = json.loads(file["header"].tobytes())
+    if header.pop("version") != FORMAT_VERSION:
+        raise DataError(f"{path}: demo of another format version; this program reads version {FORMAT_VERSION}")
+    return header
+
+
+@contextmanager
+def _explained(path: Path | str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, EOFError, KeyError, ValueError, TypeError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path}: not a demo file or truncated ({error}); delete it and run the stage again") from None

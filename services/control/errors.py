@@ -1,0 +1,47 @@
+"""What can go wrong with a request, each with its HTTP status and a code for programs."""
+
+from __future__ import annotations
+
+from so101.errors import So101Error
+
+
+class ControlError(So101Error):
+    """Root of the errors that a request can cause. The text is for the person who asked."""
+
+    status, code = 400, "refused"
+
+
+class Unauthorized(ControlError):
+    """No token, or a wrong one."""
+
+    status, code = 401, "unauthorized"
+
+
+class Forbidden(ControlError):
+    """Asked under a strange name, or from another site's page."""
+
+    status, code = 403, "forbidden"
+
+
+class NotFound(ControlError):
+    """There is no such thing."""
+
+    status, code = 404, "not_found"
+
+
+class Conflict(ControlError):
+    """Not possible in the present state."""
+
+    status, code = 409, "conflict"
+
+
+class Invalid(ControlError):
+    """A setting or a value is wrong."""
+
+    status, code = 422, "invalid"
+
+
+class NotRunning(ControlError):
+    """A service that this needs does not answer, or too much is asked of this one."""
+
+    status, code = 503, "not_running"
