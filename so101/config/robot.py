@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from so101.config.base import Section
+from so101.config.driver import BusConfig, LeaderConfig, SafetyConfig
 from so101.config.types import Color, ContactConfig, Impedance, Quat, Share, Size, Vec3
 from so101.config.virtual import VirtualConfig
 
@@ -113,6 +114,9 @@ class RobotConfig(Section):
     color_rgba: Color
     motor_color_rgba: Color
     identification: IdentificationConfig
+    bus: BusConfig
+    leader: LeaderConfig
+    safety: SafetyConfig
     virtual: VirtualConfig
 
     @model_validator(mode="after")
