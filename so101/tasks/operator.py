@@ -9,7 +9,7 @@ is seen to be off, which is how gravity sag of the follower ends up compensated 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -63,15 +63,19 @@ class ScriptedOperator:
         self.object, self.signal = grasp.object, grasp.signal or "grasped"
         self.container = config.task.active.success.container
 
-    def demo(self, seed: int) -> SeedDemo:
+    def demo(self, seed: int, objects: Mapping[str, np.ndarray] | None = None) -> SeedDemo:
         """One take that worked.
+
+        Args:
+            objects: name -> (7,) start pose in base; drawn from the seed too when None.
 
         Raises:
             TakeFailed: with the cause.
         """
         rng = np.random.default_rng([self.settings.base_seed, seed])
         self._rng = rng
-        objects, draws = draw_placements(self.config, rng)
+        drawn, draws = draw_placements(self.config, rng)
+        objects, draws = (drawn, draws) if objects is None else (objects, {})
         sim = self.simulator
         sim.reset(0, self.home, objects)
         self._q = self.home[:5].copy()
