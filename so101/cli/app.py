@@ -67,7 +67,7 @@ app.command(
 )(test.test)
 
 
-def main(arguments: list[str] | None = None, *, program: typer.Typer = app, prog_name: str = "./twin") -> int:
+def main(arguments: list[str] | None = None, *, program: typer.Typer | None = None, prog_name: str = "./twin") -> int:
     """Run the command line of `program`; returns the exit code. Errors of the user, the data or the disk end without
     traceback. What is no stage of the pipeline cannot be resumed, and is not said to be."""
     from so101.pipeline.workers import SINGLE_THREAD
@@ -80,12 +80,12 @@ def main(arguments: list[str] | None = None, *, program: typer.Typer = app, prog
     set_aside()
     try:
         with stoppable():
-            program(args=arguments, prog_name=prog_name)
+            (program or app)(args=arguments, prog_name=prog_name)
     except SystemExit as end:  # how typer ends, also after usage errors
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except Stopped as stop:
         stages = {stage for panel in ("Pipeline", "Stages, in order") for stage, *_ in _PANELS[panel]}
-        resumes = program is app and stages & set(arguments[:1])
+        resumes = program is None and stages & set(arguments[:1])
         _say(debug, "stopped; the same command resumes" if resumes else "stopped")
         return stop.exit_code
     except So101Error as error:
