@@ -1,4 +1,4 @@
-"""Between the loop's radians and camera names and what a policy speaks: LeRobot units, groups of joints, dataset names."""
+"""Between the loop (radians, camera names) and a policy: LeRobot units, groups of joints, the dataset's names."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A chunk is (H, 6) rad; row k is the target k ticks after the observation it was made from. Where a new chunk begins, the
 difference to where the old one would have gone fades as an exponential moving average: it weighs 1 - alpha at the first
-new target, (1 - alpha)^2 at the second, and so on. Targets are thus continuous at the seam, and equal chunks pass unchanged.
+new target, (1 - alpha)^2 at the second, and so on. Nothing jumps at the seam, and chunks that agree pass unchanged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The control loop: thirty times a second look, decide, send. It keeps its own time whatever the policy does.
 
-A rollout eases to its start pose, follows the policy, is judged, and eases home. Every tick is logged; ticks of the policy
-phase are recorded. While no fresh action is there, the last target is sent again: the arm holds.
+A rollout eases to its start pose, follows the policy, is judged, and eases home. Every tick is logged; those in which
+the policy has the arm are recorded. While no fresh action is there, the last target is sent again: the arm holds.
 """
 
 from __future__ import annotations

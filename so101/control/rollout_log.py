@@ -1,4 +1,4 @@
-"""The log of a rollout: one CSV line a tick, on disk as soon as the tick is over, so that a crash costs nothing of it."""
+"""The log of a rollout: one CSV line a tick, on disk as soon as the tick is over; a crash costs nothing of it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TickRow(NamedTuple):
         phase: start | policy | paused | settle | home.
         chunk, row: which row of which chunk was sent; -1: none (an eased target, or the pose held).
         miss: why the command was late or no fresh action was there; "" for none.
-        q, target, sent: (6,) rad: measured joints, what the loop wanted, what the driver says it sent. nan where unknown.
+        q, target, sent: (6,) rad: measured joints, what the loop wanted, what the driver says it sent; else nan.
         frame_age_ms: age of the oldest camera frame of the tick; nan without frames.
     """
 
@@ -76,15 +76,13 @@ def read_log(path: Path | str) -> list[TickRow]:
         DataError: not such a file.
     """
     try:
-        with open(path, newline="", encoding="utf-8") as file:
-            header, *lines = list(csv.reader(file)) or [[]]
+        whole = Path(path).read_text(encoding="utf-8").rpartition("\n")[0]
+        header, *lines = list(csv.reader(whole.split("\n")))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: cannot be read as the log of a rollout ({error})") from None
     joints = (len(header) - len(NUMBERS) - 3) // 3
     if tuple(header[: len(NUMBERS)]) != NUMBERS or joints < 1:
         raise DataError(f"{path}: not the log of a rollout; its first line must begin with {','.join(NUMBERS)}")
-    if lines and len(lines[-1]) != len(header):
-        lines.pop()
     try:
         return [_row(line, joints) for line in lines]
     except (ValueError, IndexError) as error:

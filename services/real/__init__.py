@@ -1,0 +1,1 @@
+"""What `./real` is made of: its processes, its keys, its sessions."""
