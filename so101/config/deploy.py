@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from so101.config.base import Section
+from so101.config.work import WorkConfig
 from so101.config.control_plane import ControlPlaneConfig
 
 NAMED_KEYS = {"space": " ", "esc": "\x1b", "enter": "\n"}
@@ -171,3 +172,4 @@ class DeployConfig(Section):
     security: SecurityConfig
     supervisor: SupervisorConfig
     control_plane: ControlPlaneConfig
+    work: WorkConfig
