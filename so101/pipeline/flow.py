@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from so101.pipeline.run_folder import RunFolder
 from so101.pipeline.session import open_run
 from so101.pipeline.stages import STAGES
 
+AroundStage = Callable[[str, Callable[[], StageResult]], StageResult]
+
 
 def run_pipeline(
     config: Config,
@@ -28,6 +31,7 @@ def run_pipeline(
     workers: int,
     source: Path | None = None,
     fresh: bool = False,
+    around_stage: AroundStage | None = None,
 ) -> dict[str, StageResult]:
     """Seeds -> generate -> filter -> smooth -> verify, again while verified demos are missing, -> render -> dataset ->
     report.
@@ -35,6 +39,8 @@ def run_pipeline(
     Args:
         source: recording or HDF5 file the seeds come from; the scripted operator when None.
         fresh: remove this run's files first.
+        around_stage: called with the name of each stage and what runs it; returns what that returned. For those who want
+            to follow the stages.
 
     Returns:
         The last result of each stage by name.
@@ -45,7 +51,7 @@ def run_pipeline(
     """
     source_name = str(source.resolve()) if source is not None else None
     with open_run(run, config, source=source_name, fresh_from="seeds" if fresh else None):
-        flow = _Flow(config, run, reporter, workers)
+        flow = _Flow(config, run, reporter, workers, around_stage)
         try:
             flow.stage("seeds", source=source)
             flow.require_seeds()
@@ -98,14 +104,24 @@ def require_inputs(name: str, run: RunFolder) -> None:
 class _Flow:
     """The arguments every stage takes, and what the stages said."""
 
-    def __init__(self, config: Config, run: RunFolder, reporter: Reporter, workers: int) -> None:
+    def __init__(
+        self,
+        config: Config,
+        run: RunFolder,
+        reporter: Reporter,
+        workers: int,
+        around_stage: AroundStage | None = None,
+    ) -> None:
         self.config, self.run, self.reporter, self.workers = config, run, reporter, workers
+        self._around = around_stage or (lambda name, work: work())
         self.results: dict[str, StageResult] = {}
 
     def stage(self, name: str, **more: Any) -> StageResult:
-        result = STAGES[name].load()(self.config, self.run, self.reporter, self.workers, **more)
-        self.results[name] = result
-        return result
+        def work() -> StageResult:
+            return STAGES[name].load()(self.config, self.run, self.reporter, self.workers, **more)
+
+        self.results[name] = self._around(name, work)
+        return self.results[name]
 
     def require_seeds(self) -> None:
         if self.results["seeds"].produced == 0:
