@@ -16,21 +16,23 @@ class Memory:
 
     def __init__(self, eeprom: Mapping[str, int]) -> None:
         self._factory = bytes(MEMORY_BYTES)
-        for name, register in REGISTERS.items():
+        for register in REGISTERS.values():
             self._factory = _written(self._factory, register, register.default)
         self._saved = self._factory
         for name, value in eeprom.items():
             self._saved = _written(self._saved, REGISTERS[name], value)
         self._bytes = bytearray(self._saved)
+        self._values: dict[str, int] = {}  # the same as the bytes; the motor reads it in every physics step
         self.restart()
 
     def __getitem__(self, name: str) -> int:
-        register = REGISTERS[name]
-        return register.decode(self._bytes[register.address : register.address + register.size])
+        return self._values[name]
 
     def __setitem__(self, name: str, value: int) -> None:
         register = REGISTERS[name]
-        self._bytes[register.address : register.address + register.size] = register.encode(value)
+        raw = register.encode(value)
+        self._bytes[register.address : register.address + register.size] = raw
+        self._values[name] = register.decode(raw)
 
     def save(self, name: str, value: int) -> None:
         """Set an EEPROM register for good, as the servo itself and the maker's tools do."""
@@ -64,6 +66,8 @@ class Memory:
         """As after power on: EEPROM as it was saved, SRAM as the maker says."""
         self._bytes[:SRAM_START] = self._saved[:SRAM_START]
         self._bytes[SRAM_START:] = self._factory[SRAM_START:]
+        for name, register in REGISTERS.items():
+            self._values[name] = register.decode(self._bytes[register.address : register.address + register.size])
         self["torque_limit"] = self["max_torque"]
 
     def reset(self) -> None:
