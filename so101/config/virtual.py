@@ -25,6 +25,7 @@ class VirtualServoConfig(Section):
     cooled_c: float = Field(ge=0)
     identified_acceleration: int = Field(ge=1, le=254)
     identified_p_coefficient: int = Field(ge=1, le=254)
+    identified_jaw_max_torque: int = Field(ge=1, le=1000)
     kinematic_lag_s: float = Field(ge=0)
 
 
@@ -40,8 +41,7 @@ class PseudoRealConfig(Section):
 
 
 class VirtualConfig(Section):
-    """The virtual servo bus. `eeprom`, `eeprom_jaw`: registers (so101.robot.virtual.registers) that differ from the
-    maker's on an arm in use."""
+    """The virtual servo bus."""
 
     pacing: bool
     reply_delay_s: float = Field(ge=0)
@@ -49,7 +49,5 @@ class VirtualConfig(Section):
     wake_s: float = Field(gt=0, le=0.1)
     max_behind_s: float = Field(gt=0)
     homing_offset_ticks: Annotated[list[Annotated[int, Field(ge=-2047, le=2047)]], Field(min_length=6, max_length=6)]
-    eeprom: dict[str, int]
-    eeprom_jaw: dict[str, int]
     servo: VirtualServoConfig
     pseudo_real: PseudoRealConfig

@@ -8,7 +8,6 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +15,8 @@ import numpy as np
 
 from so101.config import Config
 from so101.errors import So101Error
-from so101.robot.virtual.calibration import ArmCalibration, joint_map, read_calibration
+from so101.robot.calibration import ArmCalibration, MotorCalibration
+from so101.robot.virtual.calibration import joint_map, made_calibration
 from so101.robot.virtual.faults import Faults
 from so101.robot.virtual.line import SerialLine
 from so101.robot.virtual.packets import BROADCAST, SYNC_READ, Packet, Parser
@@ -59,7 +59,7 @@ class VirtualBus:
 
     Args:
         plant: what the motors move; without weight and objects when None. `twin_plant.TwinPlant` has both.
-        calibration: how the servos sit on the joints: a LeRobot file or its content; a made one when None.
+        calibration: how the servos sit on the joints; a LeRobot file or its content, a made one when None.
         seed: of the faults.
         pacing: bytes take their time; as in robot.yaml when None.
         link: path of the port; in a folder of its own when None.
@@ -70,7 +70,10 @@ class VirtualBus:
         port: path to open, the same after unplugging and plugging in again.
         faults: add what is to go wrong.
         servos: joint -> servo.
-        calibration: content of the LeRobot file that fits this arm.
+        calibration: what fits this arm; `calibration.write` makes the LeRobot file.
+
+    Raises:
+        CalibrationError: the file is no calibration.
     """
 
     def __init__(
@@ -78,7 +81,7 @@ class VirtualBus:
         config: Config,
         *,
         plant: Plant | None = None,
-        calibration: Path | str | Mapping | None = None,
+        calibration: ArmCalibration | Path | str | None = None,
         seed: int = 0,
         pacing: bool | None = None,
         link: Path | str | None = None,
@@ -87,18 +90,23 @@ class VirtualBus:
     ) -> None:
         self.config, settings = config, config.robot.virtual
         self.plant = KinematicPlant(config) if plant is None else plant
-        self.calibration: ArmCalibration = read_calibration(config, calibration)
+        if calibration is None:
+            calibration = made_calibration(config.robot)
+        elif not isinstance(calibration, ArmCalibration):
+            calibration = ArmCalibration.load(calibration, config.robot)
+        self.calibration = calibration
         self.faults = Faults(np.random.default_rng(seed))
         self.counts = BusCounts()
         self._pacing = settings.pacing if pacing is None else pacing
         self._reply_delay_s = settings.reply_delay_s if reply_delay_s is None else reply_delay_s
         self._real_time, self._settings = real_time, settings
-        self._scale, self._offset = joint_map(config, self.calibration)
-        self._homing = np.array([self.calibration[name]["homing_offset"] for name in config.robot.joint_names], float)
+        self._scale, self._offset = joint_map(config.robot, calibration)
+        motors = [calibration.motors[name] for name in config.robot.joint_names]
+        self._homing = np.array([motor.homing_offset for motor in motors], float)
         ticks = self._ticks(self.plant.state()[0])
         self.servos = {
-            name: VirtualServo(self._eeprom(number, name), settings.servo, ticks[number])
-            for number, name in enumerate(config.robot.joint_names)
+            name: VirtualServo(_eeprom(motor), settings.servo, at)
+            for name, motor, at in zip(config.robot.joint_names, motors, ticks.tolist(), strict=True)
         }
         self._in_order = list(self.servos.values())
         self._own_folder = Path(tempfile.mkdtemp(prefix="so101-bus-")) if link is None else None
@@ -190,13 +198,6 @@ class VirtualBus:
                 errors=np.array([servo.motor.errors for servo in self._in_order]),
                 plugged=self.line.plugged,
             )
-
-    def _eeprom(self, number: int, name: str) -> dict[str, int]:
-        settings, joint = self._settings, self.calibration[name]
-        jaw = settings.eeprom_jaw if number == len(self.calibration) - 1 else {}
-        own = {"id": joint["id"], "homing_offset": joint["homing_offset"]}
-        limits = {"min_position": joint["range_min"], "max_position": joint["range_max"]}
-        return {**settings.eeprom, **jaw, **own, **limits}
 
     def _ticks(self, q: np.ndarray) -> np.ndarray:
         """(6,) encoder ticks of joints in rad: what the servos report, without their homing offset taken off."""
@@ -312,3 +313,9 @@ class VirtualBus:
                     self._replugs_s = time.monotonic() + pulled.fault.duration_s
             if time.monotonic() >= self._replugs_s:
                 self.replug()
+
+
+def _eeprom(motor: MotorCalibration) -> dict[str, int]:
+    """Registers of a servo that was calibrated."""
+    own = {"id": motor.id, "homing_offset": motor.homing_offset}
+    return own | {"min_position": motor.range_min, "max_position": motor.range_max}

@@ -9,6 +9,8 @@ import numpy as np
 from so101.config import Config
 from so101.robot.virtual.registers import REGISTERS
 
+_FULL = REGISTERS["max_torque"].default
+
 
 class Plant(Protocol):
     """Six joints, order of robot.yaml.
@@ -30,12 +32,10 @@ class Plant(Protocol):
 
 
 def stall_torque_nm(config: Config) -> np.ndarray:
-    """(6,) torque at full strength: robot.yaml's force limits belong to the `max_torque` of virtual.eeprom."""
-    settings, joints = config.robot.virtual, config.robot.joints
-    full = REGISTERS["max_torque"].default
-    share = np.full(len(joints), settings.eeprom.get("max_torque", full) / full)
-    share[-1] = settings.eeprom_jaw.get("max_torque", share[-1] * full) / full
-    return np.array([joint.force_limit_nm for joint in joints]) / share
+    """(6,) torque at full strength; the force limit that robot.yaml gives for the jaw is that of a part of it."""
+    stall = np.array([joint.force_limit_nm for joint in config.robot.joints])
+    stall[-1] *= _FULL / config.robot.virtual.servo.identified_jaw_max_torque
+    return stall
 
 
 class KinematicPlant:
