@@ -28,8 +28,11 @@ if ! debootstrap --variant=minbase --include="$packages" "$suite" "$rootfs" "$mi
     tail -n 20 "$rootfs.log" >&2
     die "debootstrap failed (messages above; all of them in $rootfs.log)"
 fi
-rm -rf "$rootfs.log" "$rootfs"/var/cache/apt/archives/*.deb "$rootfs"/var/lib/apt/lists/* \
+rm -rf "$rootfs"/var/cache/apt/archives/*.deb "$rootfs"/var/lib/apt/lists/* \
     "$rootfs"/usr/share/{doc,man,locale}/*
 chmod 755 "$rootfs"
-tar -C "$rootfs" --numeric-owner -c . | "$engine" import - "$image" >/dev/null
+if ! tar -C "$rootfs" --numeric-owner -c . | "$engine" import - "$image" >"$rootfs.log" 2>&1; then
+    die "$engine could not import it: $(cat "$rootfs.log")"
+fi
+rm -f "$rootfs.log"
 say "made $image"

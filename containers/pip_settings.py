@@ -1,4 +1,4 @@
-"""Turns `pip config list` (stdin) into what an image build can use: pip.conf, certificates, folders, in the folder argv[1].
+"""Turns `pip config list` (stdin) into what an image build can use: pip.conf, certificates, folders; in folder argv[1].
 
 Runs on any Python 3 without packages.
 """
