@@ -16,7 +16,7 @@ from so101.config.deploy import NAMED_KEYS, KeysConfig
 class TerminalKeys:
     """Meanings of keys pressed, see `deploy.control.keys`. Where `stream` is no terminal there are none.
 
-    Use it as a context: inside, the terminal hands over keys one by one and does not echo them. Ctrl-C still interrupts.
+    Use it as a context: inside, the terminal hands over keys one by one without echo. Ctrl-C still interrupts.
     """
 
     def __init__(self, settings: KeysConfig, stream: TextIO | None = None) -> None:

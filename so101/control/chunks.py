@@ -61,6 +61,11 @@ class ChunkPlan:
         """Whether it is time to ask for a chunk."""
         return self._row >= min(self._execute_steps, len(self._rows))
 
+    @property
+    def empty(self) -> bool:
+        """Whether there is no row left to execute."""
+        return self._row >= (len(self._rows) if self._run_on else min(self._execute_steps, len(self._rows)))
+
     def push(self, rows: np.ndarray, *, elapsed: int, now_s: float) -> int:
         """Take over a new chunk; returns its number.
 
@@ -80,8 +85,7 @@ class ChunkPlan:
 
     def next(self, now_s: float) -> Target | None:
         """The target of this tick, or None: hold the pose, for there is no row that is fresh."""
-        end = len(self._rows) if self._run_on else min(self._execute_steps, len(self._rows))
-        if self._row >= end or now_s - self._came_s > self._max_stale_s:
+        if self.empty or now_s - self._came_s > self._max_stale_s:
             self._held = True
             return None
         row, q = self._row, self._aimed(self._row)

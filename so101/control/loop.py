@@ -142,9 +142,9 @@ class ControlLoop:
         self._stats, self._info = LoopStats(), {}
         self._frames, self._failed_reads, self._busy = {}, 0, ""
         try:
+            self._last = self._first_target()
             self._grid = Grid(self._settings.control_hz, self._clock)
             self._began_s = self._clock.now()
-            self._last = self._first_target()
             self._ease(self._home if start is None else np.asarray(start, float), "start")
             self._follow_policy()
         except EpisodeEnd as end:
@@ -202,11 +202,10 @@ class ControlLoop:
         self._take_answer(self._asker.answer())
         if self._plan.wants_next and not self._asker.waiting and not self._done:
             self._ask(look)
-        target = self._plan.next(self._clock.now())
-        if target is None and self._asker.waiting:  # nothing else to do this tick than to wait a little
+        if self._plan.empty and self._asker.waiting:  # nothing to send this tick but the answer: wait for it a little
             left_s = look.tick.due_s + self._deadline_s / 2 - self._clock.now()
             self._take_answer(self._asker.answer(max(0.0, left_s)))
-            target = self._plan.next(self._clock.now())
+        target = self._plan.next(self._clock.now())
         if target is None:
             begun = self._plan.executed > 0
             return Choice(None, "policy", miss="inference" if begun and not self._done else "", record=begun)

@@ -10,7 +10,8 @@ NAMES = ("pan", "lift", "elbow", "flex", "roll", "jaw")
 
 def row(tick: int, **changes) -> TickRow:
     values = dict(
-        tick=tick, due_s=tick / 30, woke_ms=0.125, sent_ms=1.5, skipped=0, phase="policy", chunk=tick // 8, row=tick % 8,
+        tick=tick, due_s=tick / 30, woke_ms=0.125, sent_ms=1.5, skipped=0, phase="policy", chunk=tick // 8,
+        row=tick % 8,
         miss="", q=np.arange(6) / 10, target=np.arange(6) / 10 + 0.01, sent=np.full(6, np.nan), frame_age_ms=12.5,
     )  # fmt: skip
     return TickRow(**{**values, **changes})
