@@ -112,8 +112,8 @@ class Launcher:
             with open(state.lock, "rb") as lock:
                 if _try_lock(lock.fileno()):
                     return None
-                return int(lock.read().strip() or 0) or None
-        except (OSError, ValueError):
+                return int(lock.read().split()[0])  # written by both sides, the same number
+        except (OSError, ValueError, IndexError):
             return None
 
     def signal(self, state: RunState, number: int) -> None:

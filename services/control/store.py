@@ -91,9 +91,9 @@ class RunStore:
             "UPDATE runs SET wanted = 'run', queued_s = ?, crashes = 0, stop_s = NULL WHERE id = ?", (now_s, run_id)
         )
 
-    def queue_again(self, run_id: str, now_s: float) -> None:
-        """Its process died."""
-        self._execute("UPDATE runs SET queued_s = ?, crashes = crashes + 1 WHERE id = ?", (now_s, run_id))
+    def queue_again(self, run_id: str, now_s: float, *, crashed: bool = True) -> None:
+        """Its process died, or is stopped to go on later."""
+        self._execute("UPDATE runs SET queued_s = ?, crashes = crashes + ? WHERE id = ?", (now_s, crashed, run_id))
 
     def mark_started(self, run_id: str) -> int:
         """A process is about to start; returns which one this is, from 1."""

@@ -28,6 +28,7 @@ class RunsConfig(Section):
     max_queued: int = Field(ge=1)
     max_crashes: int = Field(ge=0)
     stop_grace_s: float = Field(gt=0)
+    at_exit: Literal["stop", "leave"]
     executor: Literal["auto", "local", "network", "ray"]
     prefect: Literal["auto", "off"]
     prefect_start_s: int = Field(ge=1)
@@ -43,6 +44,7 @@ class EventsConfig(Section):
     heartbeat_s: float = Field(gt=0)
     max_clients: int = Field(ge=1)
     stale_s: float = Field(gt=0)
+    camera_idle_s: float = Field(gt=0)
 
 
 class ControlPlaneConfig(Section):

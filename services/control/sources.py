@@ -1,0 +1,225 @@
+"""What other services say, kept up to date. A service that is not there is an ordinary state, told as such."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from proto.errors import ProtoError
+from proto.messages.camera import STATUS_TOPIC, CameraStatus
+from proto.messages.driver import STATE_TOPIC, DriverState
+from services.camera.client import RemoteCameras
+from services.control.errors import Conflict, NotFound, NotRunning
+from services.control.models import Service
+from services.driver.client import RemoteRobot
+from services.wire import make_client, make_subscriber
+from so101.cameras import Frame
+from so101.config import Config
+from so101.errors import So101Error
+from so101.robot.base import RobotError
+
+log = logging.getLogger(__name__)
+
+
+class Poller:
+    """Calls `look` every `period_s` on a thread of its own until closed; an exception is logged once in a row."""
+
+    def __init__(self, name: str, look: Callable[[], None], period_s: float) -> None:
+        self._name, self._look, self._period_s = name, look, period_s
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        said = ""
+        while not self._ended.is_set():
+            try:
+                self._look()
+                said = ""
+            except Exception as error:  # one bad look must not end all further ones
+                if repr(error) != said:
+                    log.exception("%s: %s", self._name, error)
+                said = repr(error)
+            self._ended.wait(self._period_s)
+
+    def close(self) -> None:
+        self._ended.set()
+        self._thread.join()
+
+
+class ArmSource:
+    """The driver: its state as it publishes it, and the two wishes a page may have. `look` is for one thread."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._subscriber = make_subscriber(config, "driver_state", (STATE_TOPIC,))
+        self._newest: DriverState | None = None
+
+    def look(self) -> Service:
+        """The newest state."""
+        arrived = self._subscriber.latest(0)
+        self._newest = arrived.get(STATE_TOPIC, self._newest)
+        where = self._subscriber.endpoint
+        if self._subscriber.age_s > self._config.deploy.control_plane.events.stale_s:
+            return _absent(f"no driver at {where}; `./twin serve driver` starts it")
+        if self._newest is None:
+            return _absent(f"the driver at {where} has not told its state yet")
+        return Service(running=True, problem="", values=_arm_values(self._config, self._newest))
+
+    def stop(self) -> str:
+        """Emergency stop: the arm stays where it is, until somebody arms it anew or sends it home.
+
+        Raises:
+            NotRunning: no driver answered; the arm was not told.
+        """
+        with self._robot() as robot:
+            robot.stop()
+            return f"the arm was told to stay where it is ({robot.driver_state.mode})"
+
+    def home(self) -> str:
+        """Back to the home pose, then torque off; goes on after this returns.
+
+        Raises:
+            Conflict: somebody commands the arm.
+            NotRunning.
+        """
+        with self._robot() as robot:
+            robot.disarm(wait=False)
+            return f"the arm was told to go home ({robot.driver_state.mode})"
+
+    def close(self) -> None:
+        self._subscriber.close()
+
+    @contextlib.contextmanager
+    def _robot(self):
+        wait_s = self._config.deploy.control_plane.request_timeout_s
+        robot = RemoteRobot(
+            self._config, name="control page", client=make_client(self._config, "driver", timeout_s=wait_s)
+        )
+        try:
+            yield robot
+        except RobotError as error:
+            answered = str(error).startswith("driver: ")
+            raise (Conflict if answered else NotRunning)(str(error)) from None
+        finally:
+            robot.close()
+
+
+def _arm_values(config: Config, state: DriverState) -> dict[str, Any]:
+    """Rounded to what can be read: so the values stay equal, and silent, while the arm rests."""
+    joints = [
+        {
+            "name": name,
+            "q_rad": round(state.q_rad[i], 3),
+            "load_pct": round(state.load_pct[i]),
+            "temperature_c": round(state.temperature_c[i]),
+            "voltage_v": round(state.voltage_v[i], 1),
+            "error_bits": state.error_bits[i],
+        }
+        for i, name in enumerate(config.robot.joint_names)
+    ]
+    plain = ("mode", "reason", "armed", "may_arm", "commander")
+    return {**{name: getattr(state, name) for name in plain}, "warnings": list(state.warnings), "joints": joints}
+
+
+class CameraSource:
+    """The camera service: how each camera is doing, and its newest picture as JPEG. Pictures travel only while somebody
+    looks at them: three cameras are 80 MB/s."""
+
+    def __init__(self, config: Config) -> None:
+        self._config, self._settings = config, config.deploy.control_plane
+        self.names = tuple(config.cameras.names)
+        self._subscriber = make_subscriber(config, "cameras", [STATUS_TOPIC + name for name in self.names])
+        self._heard: dict[str, tuple[float, CameraStatus]] = {}
+        self._lock = threading.Lock()
+        self._cameras: RemoteCameras | None = None
+        self._asked_s = 0.0
+        self._frames: dict[str, Frame] = {}
+        self._encoded: dict[str, tuple[Frame, bytes]] = {}
+
+    def look(self) -> Service:
+        """State of each camera; also ends the pictures that nobody looks at any more. For one thread."""
+        now = time.monotonic()
+        for topic, message in self._subscriber.latest(0).items():
+            if isinstance(message, CameraStatus):
+                self._heard[topic.removeprefix(STATUS_TOPIC)] = now, message
+        with self._lock:
+            if self._cameras is not None and now - self._asked_s > self._settings.events.camera_idle_s:
+                self._end_pictures()
+        cameras = [self._told(name, now) for name in self.names]
+        running = any(camera["state"] != "absent" for camera in cameras)
+        problem = f"no cameras at {self._subscriber.endpoint}; `./twin serve camera` starts them"
+        return Service(running=running, problem="" if running else problem, values={"cameras": cameras})
+
+    def jpeg(self, name: str) -> bytes:
+        """The newest picture; for any thread.
+
+        Raises:
+            NotFound: no such camera.
+            NotRunning: it has no picture now.
+        """
+        if name not in self.names:
+            raise NotFound(f"there is no camera {name[:80]!r}; cameras.yaml has {', '.join(self.names)}")
+        with self._lock:
+            self._asked_s = time.monotonic()
+            if self._cameras is None:
+                self._cameras = RemoteCameras(self._config)
+            if name not in self._frames:
+                self._take(self._settings.request_timeout_s)
+            self._take(0)
+            frame = self._frames.get(name)
+            if frame is None or frame.age_s > self._settings.events.stale_s:
+                raise NotRunning(f"camera {name} sends no pictures now")
+            if name not in self._encoded or self._encoded[name][0] is not frame:
+                self._encoded[name] = frame, _jpeg(frame.image, self._settings.jpeg_quality_pct)
+            return self._encoded[name][1]
+
+    def close(self) -> None:
+        with self._lock:
+            if self._cameras is not None:
+                self._end_pictures()
+        self._subscriber.close()
+
+    def _told(self, name: str, now: float) -> dict[str, Any]:
+        heard_s, status = self._heard.get(name, (0.0, None))
+        if status is None or now - heard_s > self._settings.events.stale_s:
+            return {"name": name, "state": "absent", "kind": "", "mode": "", "dropped": 0, "error": ""}
+        plain = ("state", "kind", "mode", "dropped", "error")
+        return {"name": name, **{key: getattr(status, key) for key in plain}}
+
+    def _take(self, timeout_s: float) -> None:
+        for frame in self._cameras.take(timeout_s):
+            self._frames[frame.camera] = frame
+
+    def _end_pictures(self) -> None:
+        self._cameras.close()
+        self._cameras = None
+        self._frames.clear()
+        self._encoded.clear()
+
+
+def _jpeg(image, quality_pct: int) -> bytes:
+    """(H, W, 3) uint8 RGB as JPEG."""
+    try:
+        import cv2
+    except ImportError:
+        raise NotRunning("pictures need OpenCV: pip install -e .[control]") from None
+    return cv2.imencode(".jpg", image[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, quality_pct])[1].tobytes()
+
+
+def ask(what: str, start: str, question: Callable[[], dict[str, Any]]) -> Service:
+    """What a service answers to `question`, or that it is not there."""
+    try:
+        return Service(running=True, problem="", values=question())
+    except (ProtoError, So101Error, OSError) as error:
+        return _absent(f"{what} does not answer ({error}); `{start}` starts it")
+
+
+def _absent(problem: str) -> Service:
+    return Service(running=False, problem=problem)
+
+
