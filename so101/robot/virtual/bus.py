@@ -158,6 +158,15 @@ class VirtualBus:
     def __exit__(self, *_) -> None:
         self.close()
 
+    def check(self) -> None:
+        """
+        Raises:
+            VirtualBusError: a thread of a started bus died; the log says why.
+        """
+        dead = [thread.name for thread in self._threads if not thread.is_alive()]
+        if dead:
+            raise VirtualBusError(f"{', '.join(dead)} of {self.port} ended by an error; see the log above")
+
     def unplug(self) -> None:
         """Pull the USB cable. The servos keep their power and hold what they held."""
         with self._lock:

@@ -13,6 +13,7 @@ import mujoco
 import numpy as np
 
 from so101.config import Config
+from so101.errors import SimulationError
 from so101.robot.virtual.plant import stall_torque_nm
 from so101.robot.virtual.pseudo_real import NOMINAL, RigDraw
 from so101.sim.mujoco_sim import MujocoSimulator
@@ -20,6 +21,7 @@ from so101.tasks.placement import draw_placements, nominal_placements
 from so101.tasks.success import Verdict, judge
 
 _BLOCKED_NM_S_PER_RAD = 1e4  # damping that nothing moves
+_UNIT_TOLERANCE = 1e-3  # of a quaternion
 
 
 @dataclass(frozen=True)
@@ -72,19 +74,22 @@ class TwinPlant:
             randomisation: physics of a demo that is to be repeated; the rig's own joints stay.
 
         Raises:
-            SimulationError: an object that the task does not have or that cannot be moved.
+            SimulationError: an object that the task does not have, that cannot be moved, or a pose that is none.
         """
         if objects is None and seed is not None:
             objects, _ = draw_placements(self.config, np.random.default_rng(seed))
         elif objects is None:
             objects = nominal_placements(self.config)
-        free = {name: pose for name, pose in objects.items() if self._simulator.object_slice(name)}
+        for name, pose in objects.items():
+            self._simulator.object_slice(name)
+            if not np.isfinite(pose).all() or abs(np.linalg.norm(pose[3:]) - 1) > _UNIT_TOLERANCE:
+                raise SimulationError(f"{name} cannot be put at {np.array(pose).tolist()}: position m, unit quaternion")
         # Never empty, so that the simulator runs a model of its own, whose servos may be written to.
         physics = {"joints": {}, **randomisation.get("physics", {}), **self.rig.physics}
         with self._lock:
             simulator = self._simulator
             at = simulator.joint_positions(0) if q is None else np.array(q, float)
-            simulator.reset(0, at, free, {"physics": physics})
+            simulator.reset(0, at, objects, {"physics": physics})
             self.randomisation = {"physics": physics}
             model = simulator.models[0]
             self._gain, self._bias = model.actuator_gainprm[:, 0].copy(), model.actuator_biasprm[:, 1].copy()
