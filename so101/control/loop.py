@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from so101.cameras.base import Frame
+from so101.cameras.base import CameraError, Frame
 from so101.config import Config
 from so101.control.asking import Answer, Asker
 from so101.control.boundary import PolicyBoundary
@@ -45,14 +45,14 @@ class NoKeys:
 class Cameras(Protocol):
     """Newest frames."""
 
-    def latest(self) -> Mapping[str, Frame]:
-        """Camera name -> newest frame, at once. Raises So101Error when a camera has none."""
+    def latest(self, timeout_s: float) -> Mapping[str, Frame]:
+        """Camera name -> newest frame. Raises CameraError when a camera has none in time."""
 
 
 class NoCameras:
     """For policies that do not look."""
 
-    def latest(self) -> dict[str, Frame]:
+    def latest(self, timeout_s: float) -> dict[str, Frame]:
         return {}
 
 
@@ -212,9 +212,6 @@ class ControlLoop:
         return Choice(target.q, "policy", target.chunk, target.row, record=True)
 
     def _ask(self, look: Look) -> None:
-        age_s = self._boundary.oldest_frame_s(look.frames)
-        if age_s > self._settings.max_frame_age_ms / 1000:
-            raise EpisodeEnd("aborted", f"a camera gave no new frame for {age_s:.1f} s (control.max_frame_age_ms)")
         self._asked_at = self._plan.executed
         self._asker.ask(self._boundary.observation(look.state.q_rad, look.frames, self._language))
 
@@ -259,7 +256,7 @@ class ControlLoop:
         keys = self._read_keys()
         state, missed = self._read()
         read_s = now()
-        self._look_around()
+        missed = self._look_around() or missed
         seen_s = now()
         choice = choose(Look(tick, state, self._frames, keys))
         chosen_s = now()
@@ -312,11 +309,22 @@ class ControlLoop:
             raise EpisodeEnd("aborted", what, can_move=False)
         return self._state, "" if fresh else "bus"
 
-    def _look_around(self) -> None:
+    def _look_around(self) -> str:
+        """Take the newest frames; "camera" when there are only those from before."""
+        trouble = ""
         try:
-            self._frames = self._cameras.latest()
-        except So101Error as error:
-            raise EpisodeEnd("aborted", f"cameras: {error}") from error
+            self._frames = self._cameras.latest(0.0)
+        except CameraError as error:
+            trouble = str(error)
+            if not self._frames:
+                raise EpisodeEnd("aborted", f"cameras: {trouble}") from error
+        age_s = self._oldest_frame_s()
+        if age_s > self._settings.max_frame_age_ms / 1000:
+            raise EpisodeEnd("aborted", f"a frame is {age_s:.1f} s old (control.max_frame_age_ms). {trouble}".rstrip())
+        return "camera" if trouble else ""
+
+    def _oldest_frame_s(self) -> float:
+        return max((frame.age_s for frame in self._frames.values()), default=0.0)
 
     def _send(self, target: np.ndarray) -> np.ndarray:
         if not self._moves:
@@ -370,7 +378,7 @@ class ControlLoop:
                 q=state.q_rad,
                 target=target,
                 sent=sent,
-                frame_age_ms=1000 * self._boundary.oldest_frame_s(self._frames) if self._frames else math.nan,
+                frame_age_ms=1000 * self._oldest_frame_s() if self._frames else math.nan,
             )
         )
         if choice.record and self._recorder is not None:

@@ -60,9 +60,13 @@ class FakeCameras:
 
     def __init__(self, clock: FakeClock, names: tuple[str, ...]) -> None:
         self.clock, self.names, self.age_s, self.takes_s, self.count = clock, names, 0.01, 0.0, 0
+        self.errors: dict[int, Exception] = {}  # raised by the n-th look
 
-    def latest(self) -> dict[str, Frame]:
+    def latest(self, timeout_s: float) -> dict[str, Frame]:
+        assert timeout_s == 0.0, "the loop has no time to wait for cameras"
         self.clock.time_s += self.takes_s
+        if self.count in self.errors:
+            raise self.errors.pop(self.count)
         self.count += 1
         image = np.full((4, 6, 3), self.count % 256, np.uint8)
         stamp = time.time() - self.age_s

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from so101.cameras.base import CameraError
 from so101.config import load_config
 from so101.control.boundary import PolicyBoundary
 from so101.control.loop import ControlLoop
@@ -247,11 +248,18 @@ def test_old_pictures_are_not_shown_to_the_policy():
     rig = Rig()
     rig.cameras.age_s = 1.5
     result = rig.run()
-    assert result.outcome == "aborted" and "no new frame for 1.5 s" in result.reason
+    assert result.outcome == "aborted" and "a frame is 1.5 s old" in result.reason
     assert rig.asker.questions == []
-    rig = Rig(videos=())
-    rig.cameras.age_s = 1.5
-    assert rig.run().reason == "the policy is done", "one that does not look does not mind"
+
+
+def test_a_camera_that_stumbles_is_counted_and_one_that_never_came_ends_the_rollout():
+    rig = Rig()
+    rig.cameras.errors = {20: CameraError("side: reopening")}
+    result = rig.run()
+    assert result.reason == "the policy is done" and result.stats.misses == {"camera": 1}
+    rig = Rig()
+    rig.cameras.errors = {0: CameraError("side: no such device")}
+    assert rig.run().reason == "cameras: side: no such device"
 
 
 def test_stop_ends_at_once_and_leaves_the_way_home_to_the_driver():
