@@ -8,35 +8,16 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
-import signal
-import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
-from services.health import HealthCheck
+from services.process import Process, Spec, SupervisorError
 from so101.config.deploy import SupervisorConfig
-from so101.errors import So101Error
-from so101.files import write_json
 
-
-class SupervisorError(So101Error):
-    """A service did not start, or another supervisor has the state folder."""
-
-
-@dataclass(frozen=True)
-class Spec:
-    """One process."""
-
-    name: str  # also of its files in the state folder
-    argv: Sequence[str]
-    env: Mapping[str, str] = field(default_factory=dict)  # over this process's own
-    health: HealthCheck | None = None  # None: well while it runs
-    restart: bool = True  # False: its end is noted and left
-    stop_grace_s: float | None = None  # between SIGTERM and SIGKILL; None: of deploy.yaml
+__all__ = ["Process", "Spec", "Status", "Supervisor", "SupervisorError", "left_behind"]
 
 
 @dataclass(frozen=True)
@@ -48,110 +29,6 @@ class Status:
     problem: str | None  # None: well
     restarts: int
     log: Path
-
-
-def start_mark(pid: int) -> str | None:
-    """When process `pid` started, as the system tells it; None when there is no such process (or a zombie)."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        if Path("/proc/self/stat").exists():
-            return None
-        told = subprocess.run(
-            ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True
-        ).stdout.strip()
-        return None if not told or told.startswith("Z") else told.split(maxsplit=1)[1]
-    except ProcessLookupError:
-        return None
-    fields = stat.rpartition(")")[2].split()  # the name before it may hold blanks and brackets
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return None if fields[0] in "ZX" else f"{boot} {fields[19]}"
-
-
-class Process:
-    """One spec and the process that runs it, found again through its file when another supervisor started it."""
-
-    def __init__(self, spec: Spec, state_dir: Path):
-        self.spec = spec
-        self.state_file = state_dir / f"{spec.name}.json"
-        self.log = state_dir / f"{spec.name}.log"
-        self.child: subprocess.Popen | None = None
-        self.restarts = 0
-        self.started_s = 0.0  # monotonic
-        self.retry_at_s: float | None = None  # monotonic; None: no restart is due
-        self.backoff_s = 0.0  # of the last restart
-        self.pid = self._recorded_pid()
-
-    def _recorded_pid(self) -> int | None:
-        try:
-            state = json.loads(self.state_file.read_text())
-            pid = state["pid"] if start_mark(state["pid"]) == str(state["started"]) else None
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-        if pid is not None:
-            self.restarts = state.get("restarts", 0)
-        return pid
-
-    def running(self) -> bool:
-        """Whether it is alive; reaps it when it is not."""
-        if self.child is not None:
-            return self.child.poll() is None
-        self.pid = self.pid and self._recorded_pid()
-        return self.pid is not None
-
-    def exit_text(self) -> str:
-        """How it ended."""
-        code = None if self.child is None else self.child.poll()
-        if code is None:
-            return "not running"
-        return f"killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-
-    def start(self, max_log_bytes: int) -> None:
-        """Start it, its output appended to the log (the old log is set aside when it is long)."""
-        if self.log.exists() and self.log.stat().st_size > max_log_bytes:
-            os.replace(self.log, self.log.with_suffix(".log.1"))
-        try:
-            with open(self.log, "ab") as log:
-                self.child = subprocess.Popen(
-                    list(self.spec.argv),
-                    env={**os.environ, **self.spec.env},
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,  # Ctrl-C in the terminal reaches the supervisor alone; it stops us in order
-                )
-        except OSError as error:
-            raise SupervisorError(
-                f"{self.spec.name} could not be started: {self.spec.argv[0]}: {error.strerror}"
-            ) from None
-        self.pid, self.started_s, self.retry_at_s = self.child.pid, time.monotonic(), None
-        started = start_mark(self.pid)
-        write_json(
-            self.state_file,
-            {"pid": self.pid, "started": started, "argv": list(self.spec.argv), "restarts": self.restarts},
-        )
-
-    def signal(self, number: int) -> None:
-        """Send `number` to it and the processes it made."""
-        if not self.running():
-            return
-        try:
-            os.killpg(self.pid, number)
-        except ProcessLookupError:
-            pass
-
-    def stop(self, grace_s: float, poll_s: float) -> bool:
-        """SIGTERM, then SIGKILL after `grace_s`; True when it ended by itself in time."""
-        self.signal(signal.SIGTERM)
-        end = time.monotonic() + grace_s
-        while self.running() and time.monotonic() < end:
-            time.sleep(poll_s)
-        in_time = not self.running()
-        self.signal(signal.SIGKILL)
-        while self.running():
-            time.sleep(poll_s)
-        self.state_file.unlink(missing_ok=True)
-        return in_time
 
 
 class Supervisor:
@@ -193,6 +70,16 @@ class Supervisor:
             self.stop()
             raise
 
+    def change(self, specs: Iterable[Spec], stop: threading.Event | None = None) -> None:
+        """Run `specs` from now on: stop what is not among them, start what is new, leave the others alone."""
+        wanted = {spec.name: spec for spec in specs}
+        kept = {process.spec.name: process for process in self.processes if process.spec.name in wanted}
+        for process in reversed(self.processes):
+            if process.spec.name not in kept:
+                self._stop_one(process)
+        self.processes = [kept.get(name) or Process(spec, self.state_dir) for name, spec in wanted.items()]
+        self.start(stop)
+
     def watch(self, stop: threading.Event) -> None:
         """Until `stop` is set: restart what ends, later and later when it goes on ending."""
         while not stop.wait(self.settings.poll_s):
@@ -231,17 +118,20 @@ class Supervisor:
     def stop(self) -> None:
         """Stop all in reverse order: SIGTERM, then SIGKILL after the grace. Also those that another supervisor left."""
         for process in reversed(self.processes):
-            if process.running():
-                grace_s = process.spec.stop_grace_s
-                grace_s = self.settings.stop_grace_s if grace_s is None else grace_s
-                if process.stop(grace_s, self.settings.poll_s):
-                    self.say(f"{process.spec.name} stopped")
-                else:
-                    self.say(f"{process.spec.name} did not stop within {grace_s:g} s and was killed ({process.log})")
-            process.state_file.unlink(missing_ok=True)
+            self._stop_one(process)
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+
+    def _stop_one(self, process: Process) -> None:
+        if process.running():
+            grace_s = process.spec.stop_grace_s
+            grace_s = self.settings.stop_grace_s if grace_s is None else grace_s
+            if process.stop(grace_s, self.settings.poll_s):
+                self.say(f"{process.spec.name} stopped")
+            else:
+                self.say(f"{process.spec.name} did not stop within {grace_s:g} s and was killed ({process.log})")
+        process.state_file.unlink(missing_ok=True)
 
     def _take_folder(self) -> None:
         if self._lock is not None:
@@ -281,6 +171,18 @@ class Supervisor:
                 time.sleep(self.settings.poll_s)
         if problem is None:
             self.say(f"{name} is up (process {process.pid})")
+
+
+def left_behind(state_dir: Path | str) -> list[Spec]:
+    """What the files in `state_dir` name, oldest first: for stopping it without knowing how it was started."""
+    found = []
+    for path in Path(state_dir).glob("*.json"):
+        try:
+            state = json.loads(path.read_text())
+            found.append((state["order"], Spec(path.stem, tuple(state["argv"]))))
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # not ours
+    return [spec for _, spec in sorted(found, key=lambda pair: pair[0])]
 
 
 def _tail(log: Path, lines: int = 12) -> str:

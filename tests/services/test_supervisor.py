@@ -15,7 +15,8 @@ import pytest
 
 from proto.sockets import Publisher, Server
 from services.health import HttpCheck, PingCheck, PublisherCheck, TcpCheck
-from services.supervisor import Process, Spec, Supervisor, SupervisorError, start_mark
+from services.process import Process, start_mark
+from services.supervisor import Spec, Supervisor, SupervisorError
 from so101.config import load_config
 
 FAST = {"poll_s": 0.02, "restart_first_s": 0.05, "restart_max_s": 0.2, "check_timeout_s": 0.5, "stop_grace_s": 5.0}
