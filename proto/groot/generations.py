@@ -43,8 +43,9 @@ def flat_observation(observation: dict[str, Any]) -> dict[str, Any]:
     flat = {}
     for group in GROUPS:
         for name, array in observation.get(group, {}).items():
-            if len(array) != 1:
-                raise BadMessage(f"{group}.{name} has a batch of {len(array)}; N1.5 (w1) takes one observation")
+            if not isinstance(array, np.ndarray) or array.shape[:1] != (1,):
+                shape = getattr(array, "shape", type(array).__name__)
+                raise BadMessage(f"{group}.{name} must be an array with a batch of 1 for N1.5 (w1), got {shape}")
             flat[f"{group}.{name}"] = array[0]
     return flat | {key: list(texts[0]) for key, texts in observation.get("language", {}).items()}
 

@@ -39,7 +39,7 @@ class ServerConfig(Section):
     deadline_ms: float = Field(gt=0)
     max_queued: int = Field(ge=1)
     max_queued_bytes: int = Field(ge=1024)
-    send_high_water: int = Field(ge=1)
+    high_water: int = Field(ge=1)
     run: str = Field(min_length=1)
     models_dir: str = Field(min_length=1)
     role: str = Field(min_length=1)

@@ -31,19 +31,22 @@ class Modality:
 
     Attributes:
         video: names of the cameras it looks at.
-        state: group -> numbers in it.
-        action: group -> numbers in it.
+        state: group -> numbers in it; None where that is not known.
+        action: likewise.
         language: key of the task text.
         horizon: rows of a chunk.
         relative: action groups it was trained on as offsets from the state; what it gives is absolute all the same.
+        video_steps, state_steps: T of each.
     """
 
     video: tuple[str, ...]
-    state: dict[str, int]
-    action: dict[str, int]
+    state: dict[str, int | None]
+    action: dict[str, int | None]
     language: str
     horizon: int
     relative: tuple[str, ...] = ()
+    video_steps: int = 1
+    state_steps: int = 1
 
 
 @dataclass(frozen=True)
@@ -55,14 +58,12 @@ class PolicyOptions:
         dataset: replay: a LeRobot folder.
         episode: replay: of `dataset`.
         seed: expert: of the placement it plans first.
-        role: embedded: folder in deploy.server.models_dir; that of the configuration when None.
     """
 
     demo: Path | None = None
     dataset: Path | None = None
     episode: int = 0
     seed: int = 0
-    role: str | None = None
 
 
 class Policy(Protocol):

@@ -71,7 +71,7 @@ def find_checkpoint(models_dir: Path | str, role: str) -> Checkpoint:
         known = f"it has: {', '.join(roles)}{did_you_mean(role, roles)}" if roles else "there is no model in it"
         raise PolicyError(
             f"{models / role}: no such model folder; {known}. Put the checkpoint there, mount the folder at {models}, "
-            "or name another with --set deploy.server.models_dir=FOLDER and --role"
+            "or name another with deploy.server.models_dir and deploy.server.role"
         )
     folder = models / role
     try:
@@ -109,7 +109,7 @@ def make_embedded(config: Config, options: PolicyOptions) -> Policy:
         PolicyError: no such checkpoint, or this program cannot run its kind.
     """
     server = config.deploy.server
-    checkpoint = find_checkpoint(server.models_dir, options.role or server.role)
+    checkpoint = find_checkpoint(server.models_dir, server.role)
     kind = checkpoint.manifest.kind
     if kind not in LEARNED:
         known = f"kinds: {', '.join(sorted(LEARNED))}{did_you_mean(kind, LEARNED)}" if LEARNED else "it runs none yet"

@@ -1,0 +1,96 @@
+"""`groot`: a GR00T server behind ours, which adds the checks, the queue and the token that GR00T's does not have."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import subprocess
+import sys
+import time
+from typing import Any
+
+from services.policy.client import PolicyClient
+from so101.config import Config
+from so101.config.deploy import GrootConfig
+from so101.policies import Action, Observation, PolicyOptions
+from so101.policies.base import PolicyError
+
+log = logging.getLogger(__name__)
+
+_LOOPBACK = "127.0.0.1"
+_PING_MS = 1000
+_STOP_S = 10.0
+
+
+class GrootPolicy:
+    """Asks the server at deploy.server.groot, which is started here when no host is named.
+
+    Raises:
+        PolicyError: it does not answer, or Isaac-GR00T is not installed.
+        RemoteError, BadMessage: it answers, but does not say what it takes.
+    """
+
+    def __init__(self, config: Config, options: PolicyOptions) -> None:
+        settings = config.deploy.server.groot
+        client = config.deploy.client
+        self._process = _start(settings) if settings.host is None else None
+        self._client = PolicyClient(
+            settings.host or _LOOPBACK,
+            settings.port,
+            timeout_ms=client.timeout_ms,
+            wire=settings.wire,
+            max_message_bytes=client.max_message_bytes,
+        )
+        try:
+            self._wait(settings.start_timeout_s if self._process else client.connect_timeout_ms / 1000)
+            self.modality = self._client.modality
+        except BaseException:
+            self.close()
+            raise
+
+    def reset(self, options: dict[str, Any] | None = None) -> dict[str, Any]:
+        return self._client.reset(options)
+
+    def get_action(
+        self, observation: Observation | None, options: dict[str, Any] | None = None
+    ) -> tuple[Action, dict[str, Any]]:
+        return self._client.get_action(observation, options)
+
+    def close(self) -> None:
+        """End the server that was started here."""
+        self._client.close()
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+    def _wait(self, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not self._client.ping(timeout_ms=_PING_MS):
+            if self._process is not None and self._process.poll() is not None:
+                raise PolicyError(
+                    f"Isaac-GR00T's server ended with exit code {self._process.returncode} before it answered; its "
+                    "messages are above"
+                )
+            if time.monotonic() > deadline:
+                raise PolicyError(
+                    f"no GR00T server answered at {self._client.endpoint} within {timeout_s:g} s; start it, or correct "
+                    "deploy.server.groot (host, port)"
+                )
+
+
+def _start(settings: GrootConfig) -> subprocess.Popen[bytes]:
+    if importlib.util.find_spec("gr00t") is None:
+        raise PolicyError(
+            "Isaac-GR00T is not installed in this environment (no package gr00t). Start its server where it is "
+            "(gr00t/eval/run_gr00t_server.py, an environment of its own, or the gpu profile of compose.yaml) and name "
+            "it: --set deploy.server.groot.host=HOST --set deploy.server.groot.port=PORT"
+        )
+    command = [sys.executable, "-m", "gr00t.eval.run_gr00t_server"]
+    command += ["--model-path", settings.model_path, "--embodiment-tag", settings.embodiment_tag]
+    command += ["--device", settings.device, "--host", _LOOPBACK, "--port", str(settings.port)]
+    log.info("starting Isaac-GR00T: %s", " ".join(command))
+    return subprocess.Popen(command)
