@@ -6,7 +6,7 @@ import sys
 from importlib import import_module
 
 from proto.errors import ProtoError
-from services.cli import keys, serve
+from services.cli import down, keys, serve, up
 from so101.cli.app import app
 from so101.cli.app import main as run_program
 from so101.errors import So101Error
@@ -20,6 +20,10 @@ app.command(
     epilog=serve.EPILOG,
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
 )(serve.serve)
+app.command("up", rich_help_panel=_PANEL, epilog=up.EPILOG)(up.up)
+app.command("down", rich_help_panel=_PANEL, epilog=down.EPILOG)(down.down)
+app.command("ps", rich_help_panel=_PANEL, epilog=down.PS_EPILOG)(down.ps)
+app.command("health", rich_help_panel=_PANEL, epilog=down.HEALTH_EPILOG)(down.health)
 app.command("keys", rich_help_panel=_PANEL, epilog=keys.EPILOG)(keys.keys)
 
 
