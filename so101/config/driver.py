@@ -92,6 +92,7 @@ class SafetyConfig(Section):
     floor_boxes: list[str]
     max_stale_ms: float = Field(gt=0)
     home_after_s: float = Field(gt=0)
+    session_s: float = Field(gt=0)
     max_command_age_ms: float = Field(gt=0)
     lost_after_s: float = Field(gt=0)
     temperature_c: CutoffsConfig

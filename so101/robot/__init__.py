@@ -1,6 +1,6 @@
 """The real arm: its servo bus, its calibration, and what keeps it safe. `make_driver(config, arm=...)` gives a `Robot`.
 
-``base`` says what an arm can do, ``driver`` does it on this machine, `services.driver.client.RemoteRobot` on another one.
+``base`` says what an arm can do, ``driver`` does it on this machine, `services.driver.client.RemoteRobot` elsewhere.
 ``virtual`` is a serial port with simulated servos: all of this runs on it as it is.
 """
 
