@@ -3,7 +3,7 @@ policy of ours gives is written by `so101.policies.interface`; this is the other
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -12,32 +12,37 @@ from so101.config import Config
 from so101.datasets.lerobot_v21 import dataset_units
 from so101.datasets.units import lerobot_to_rad, rad_to_lerobot
 from so101.errors import ConfigError, did_you_mean
-from so101.policies.base import Action, Observation, PolicyError
+from so101.policies.base import Action, Modality, Observation, PolicyError
 
 
 class PolicyBoundary:
     """Makes observations (B = 1, T = 1) and reads actions.
 
     Args:
-        videos: names of the pictures the policy wants (front, wrist, ...).
+        modality: of the policy: which pictures it wants (front, wrist, ...), the key of the task text.
 
     Raises:
-        ConfigError: it wants a picture that no camera gives.
+        ConfigError: it wants a picture that no camera gives, or more than one moment at a time.
     """
 
-    def __init__(self, config: Config, videos: Collection[str]) -> None:
+    def __init__(self, config: Config, modality: Modality) -> None:
         self._units = dataset_units(config)
         self._groups = {name: slice(*part) for name, part in config.dataset.modality.groups.items()}
-        self._language_key = f"annotation.{config.dataset.modality.language_key}"
+        self._language_key = modality.language
         self._joints = len(config.robot.joints)
         camera_of = {picture: camera for camera, picture in config.dataset.cameras.items()}
-        for name in videos:
+        if (modality.video_steps, modality.state_steps) != (1, 1):
+            raise ConfigError(
+                f"the policy wants {modality.video_steps} pictures and {modality.state_steps} states at once; "
+                "the control loop shows it one moment: take a policy with delta_indices [0]"
+            )
+        for name in modality.video:
             if name not in camera_of:
                 raise ConfigError(
                     f"the policy wants pictures called {name!r}; dataset.cameras has {', '.join(camera_of)}"
                     f"{did_you_mean(name, camera_of)}"
                 )
-        self._camera_of = {name: camera_of[name] for name in videos}
+        self._camera_of = {name: camera_of[name] for name in modality.video}
 
     def observation(self, q: np.ndarray, frames: Mapping[str, Frame], language: str) -> Observation:
         """What the policy is asked with: `q` (6,) rad, frames by camera name. Images are not copied."""

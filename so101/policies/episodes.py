@@ -26,7 +26,7 @@ def read_episodes(config: Config, options: PolicyOptions) -> tuple[list[np.ndarr
     """
     interface = PolicyInterface(config)
     if options.dataset is None:
-        path = _demo_path(options.demo or Path(config.deploy.server.run))
+        path = demo_path(options.demo or Path(config.deploy.server.run))
         demo = load_demo(path)
         _check_rate(config, demo.fps, str(path))
         return [interface.to_units(demo.q_target)], str(path)
@@ -35,7 +35,7 @@ def read_episodes(config: Config, options: PolicyOptions) -> tuple[list[np.ndarr
     return [interface.to_units(q) for q in _radians(options.dataset, recordings, config)], str(options.dataset)
 
 
-def _demo_path(path: Path) -> Path:
+def demo_path(path: Path) -> Path:
     """The demo itself, or the newest verified one of a run folder."""
     if path.is_file():
         return path

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -45,7 +47,7 @@ class Rig:
         self.stop = False
         extra = {} if judge is None else {"judge": judge}
         self.loop = ControlLoop(
-            config, self.arm, self.cameras, PolicyBoundary(config, videos), self.asker, moves=moves, clock=self.clock,
+            config, self.arm, self.cameras, PolicyBoundary(config, replace(PolicyInterface(config).modality, video=videos)), self.asker, moves=moves, clock=self.clock,
             keys=ScriptedKeys(keys or {}), say=self.said.append, stopped=lambda: self.stop, **extra,
         )  # fmt: skip
 
