@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import tempfile
 import time
 from collections import Counter
@@ -30,10 +31,11 @@ from so101.evaluation.report import report_numbers
 from so101.evaluation.statistics import wilson_interval
 from so101.evaluation.workspace import workspace
 from so101.kinematics import ArmKinematics
+from so101.pipeline.executors import run_job, start_worker
+from so101.pipeline.jobs import Job, JobContext
 from so101.pipeline.progress import SilentReporter
 from so101.pipeline.run_folder import RunFolder
 from so101.pipeline.workers import map_unordered
-from so101.skillgen import generate
 
 ABLATION = {
     "default": [],
@@ -55,7 +57,7 @@ def _ready(index: int) -> tuple[int, float]:
 
 def _job(job: tuple[str, int]) -> tuple:
     kind, index = job
-    return _ready(index) if kind == "ready" else generate._attempt(index)
+    return _ready(index) if kind == "ready" else run_job(Job(index))
 
 
 def coverage(config: Config, run: RunFolder) -> dict:
@@ -68,17 +70,17 @@ def measure(config: Config, seeds: Path, attempts: int, workers: int, with_cover
     """Run `attempts` attempts on `workers` processes; rate, success and causes."""
     with tempfile.TemporaryDirectory() as folder:
         run = RunFolder(Path(folder))
-        initargs = (config.model_dump_json(), str(seeds), str(run.generated), str(run.failed))
+        shutil.copyfile(seeds, run.seeds)
+        context = JobContext("attempt", config.model_dump_json(), run.root)
         jobs = [("ready", i) for i in range(workers)] + [("attempt", i) for i in range(attempts)]
         strict, causes, started, cpu_frames = 0, Counter(), 0.0, 0
-        results = map_unordered(_job, jobs, workers=workers, initializer=generate._start, initargs=initargs)
+        results = map_unordered(_job, jobs, workers=workers, initializer=start_worker, initargs=(context,))
         for result in results:
-            if len(result) == 2:
+            if isinstance(result[1], float):
                 started = max(started, result[1])
                 continue
-            _, kept, cause = result
-            strict += kept
-            causes[cause or "success"] += 1
+            strict += result[1]["kept"]
+            causes[result[1]["cause"] or "success"] += 1
             cpu_frames += 1
         seconds = time.monotonic() - started
         covered = {"coverage": coverage(config, run)} if with_coverage else {}

@@ -16,10 +16,11 @@ from rich.table import Table
 
 from so101.config import load_config
 from so101.datasets.seeding import make_seeds
+from so101.pipeline.executors import run_job, start_worker
+from so101.pipeline.jobs import Job, JobContext
 from so101.pipeline.progress import SilentReporter
 from so101.pipeline.run_folder import RunFolder
 from so101.pipeline.workers import map_unordered
-from so101.skillgen import generate
 
 PAGE_BYTES = resource.getpagesize()
 MIB = 1024.0 * 1024.0
@@ -27,7 +28,7 @@ MIB = 1024.0 * 1024.0
 
 def _resident(job: int) -> tuple[int, float, float]:
     """Attempt `job`, then this process's current and peak resident size in MiB."""
-    generate._attempt(job)
+    run_job(Job(job))
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return job, pages * PAGE_BYTES / MIB, peak / MIB
@@ -42,11 +43,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         run = RunFolder(Path(folder))
         make_seeds(config, run, SilentReporter(), 1)
-        initargs = (config.model_dump_json(), str(run.seeds), str(run.generated), str(run.failed))
+        context = JobContext("attempt", config.model_dump_json(), run.root)
         workers = 2  # more than one, so that attempts run in a worker process and not in this one
         samples = list(
             map_unordered(
-                _resident, range(options.attempts), workers=workers, initializer=generate._start, initargs=initargs
+                _resident, range(options.attempts), workers=workers, initializer=start_worker, initargs=(context,)
             )
         )
     marks = sorted({min(100, options.attempts), options.attempts // 2, options.attempts})

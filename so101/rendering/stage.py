@@ -5,21 +5,22 @@ from __future__ import annotations
 import math
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from so101.config import Config
 from so101.datasets.demo import Demo, list_demos, load_demo
 from so101.datasets.videos import probe_video
 from so101.errors import DataError
 from so101.files import remove_temporaries, write_json
+from so101.pipeline.executors import make_executor
+from so101.pipeline.jobs import Job, JobContext
 from so101.pipeline.progress import Reporter, StageResult
 from so101.pipeline.run_folder import RunFolder
-from so101.pipeline.workers import map_unordered
 from so101.rendering.looks import draw_looks
 from so101.rendering.renderer import StateRenderer
 from so101.rendering.video import VideoWriter
 
 STAGE = "render"
-_renderer: StateRenderer | None = None  # one a process: making a context and a model takes a second
 
 
 def render_demos(config: Config, run: RunFolder, reporter: Reporter, workers: int) -> StageResult:
@@ -39,15 +40,11 @@ def render_demos(config: Config, run: RunFolder, reporter: Reporter, workers: in
         check_demo(demo, config, path)
         frames += demo.num_frames
         if not is_complete(demo, config, run):
-            missing.append((path, run))
+            missing.append(Job(demo.index, (path.relative_to(run.root).as_posix(),)))
     reporter.start(STAGE, len(paths), len(paths) - len(missing))
-    try:
-        for index in map_unordered(
-            render_job, missing, workers=min(workers, len(missing)), initializer=start_renderer, initargs=(config,)
-        ):
-            reporter.advance(1, f"demo {index}")
-    finally:
-        stop_renderer()
+    context = JobContext("render", config.model_dump_json(), run.root)
+    for index, _ in make_executor(config, workers).map_unordered(context, missing, reporter.message):
+        reporter.advance(1, f"demo {index}")
     summary = {
         "setting": config.render.setting,
         "cameras": list(config.cameras.names),
@@ -105,24 +102,15 @@ def render_demo(demo: Demo, config: Config, run: RunFolder, renderer: StateRende
         write_json(run.looks(demo.index), looks)
 
 
-def start_renderer(config: Config) -> None:
-    """Worker initialiser: the renderer of this process."""
-    global _renderer
-    stop_renderer()
-    _renderer = StateRenderer(config)
+class RenderJobs:
+    """Renders demo files, with one renderer: making a context and a model takes a second. Jobs of kind "render"."""
 
+    def __init__(self, settings: str, folder: Path) -> None:
+        self._renderer = StateRenderer(Config.model_validate_json(settings))
 
-def stop_renderer() -> None:
-    """Free the renderer of this process, if there is one."""
-    global _renderer
-    if _renderer is not None:
-        _renderer.close()
-        _renderer = None
+    def run(self, job: Job, folder: Path) -> dict[str, Any]:
+        render_demo(load_demo(folder / job.inputs[0]), self._renderer.config, RunFolder(folder), self._renderer)
+        return {}
 
-
-def render_job(job: tuple[Path, RunFolder]) -> int:
-    """Render one demo file in a worker; returns its index."""
-    path, run = job
-    demo = load_demo(path)
-    render_demo(demo, _renderer.config, run, _renderer)
-    return demo.index
+    def close(self) -> None:
+        self._renderer.close()

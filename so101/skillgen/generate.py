@@ -4,35 +4,24 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from so101.config import Config
 from so101.datasets.demo import Demo, demo_index, list_demos, load_demo, save_demo
 from so101.datasets.seeds_hdf5 import read_seeds
 from so101.evaluation.statistics import wilson_interval
 from so101.files import remove_temporaries
+from so101.pipeline.executors import make_executor
+from so101.pipeline.jobs import Job, JobContext
 from so101.pipeline.progress import Reporter, StageResult
 from so101.pipeline.run_folder import RunFolder
-from so101.pipeline.workers import map_unordered
 from so101.skillgen.ik_rollout import AttemptRunner
-
-_runner: AttemptRunner | None = None
-_folders: tuple[Path, Path]
 
 
 def is_kept(config: Config, demo: Demo) -> bool:
     """Whether `keep` of skillgen.yaml lets this demo go on."""
     return demo.strict if config.skillgen.keep == "strict" else demo.geometric
-
-
-def _start(config_json: str, seeds_path: str, generated: str, failed: str) -> None:
-    global _runner, _folders
-    config = Config.model_validate_json(config_json)
-    _runner = AttemptRunner(config, read_seeds(seeds_path, config.of_seeds))
-    _folders = Path(generated), Path(failed)
-    gc.collect()
-    gc.freeze()  # model, seeds and libraries live as long as the worker: no need to look through them again and again
 
 
 def _without_frames(demo: Demo) -> Demo:
@@ -41,16 +30,26 @@ def _without_frames(demo: Demo) -> Demo:
     return demo.replace(q=demo.q[:1], q_target=demo.q_target[:1], objects=objects)
 
 
-def _attempt(index: int) -> tuple[int, bool, str]:
-    """Run one attempt and put its file where it belongs."""
-    assert _runner is not None
-    config = _runner.config
-    demo = _runner.run(index)
-    passed = demo.strict or demo.geometric
-    if not passed and not config.skillgen.keep_failed:
-        demo = _without_frames(demo)
-    save_demo(_folders[0] if passed else _folders[1], demo)
-    return index, is_kept(config, demo), demo.cause
+class AttemptJobs:
+    """Runs attempts and puts their files where they belong. Jobs of kind "attempt"."""
+
+    def __init__(self, settings: str, folder: Path) -> None:
+        config = Config.model_validate_json(settings)
+        self._runner = AttemptRunner(config, read_seeds(RunFolder(folder).seeds, config.of_seeds))
+        gc.collect()
+        gc.freeze()  # model, seeds and libraries live as long as the worker: no need to look through them every time
+
+    def run(self, job: Job, folder: Path) -> dict[str, Any]:
+        config, run = self._runner.config, RunFolder(folder)
+        demo = self._runner.run(job.index)
+        passed = demo.strict or demo.geometric
+        if not passed and not config.skillgen.keep_failed:
+            demo = _without_frames(demo)
+        save_demo(run.generated if passed else run.failed, demo)
+        return {"kept": is_kept(config, demo), "cause": demo.cause}
+
+    def close(self) -> None:
+        pass
 
 
 def _on_disk(config: Config, run: RunFolder) -> dict[int, tuple[bool, str]]:
@@ -103,12 +102,12 @@ def generate(
     unit = "demos" if wanted else "attempts"
     reporter.start("generate", wanted or settings.max_attempts, prefix.kept if wanted else len(done), unit)
     if not prefix.reached and prefix.length < settings.max_attempts:
-        initargs = (config.model_dump_json(), str(run.seeds), str(run.generated), str(run.failed))
-        jobs: Iterator[int] = (i for i in range(settings.max_attempts) if i not in done)
+        context = JobContext("attempt", config.model_dump_json(), run.root, (run.seeds.name,))
+        jobs = (Job(i) for i in range(settings.max_attempts) if i not in done)
         shown = prefix.kept
-        results = map_unordered(_attempt, jobs, workers=workers, initializer=_start, initargs=initargs)
-        for index, kept, cause in results:
-            done[index] = kept, cause
+        results = make_executor(config, workers).map_unordered(context, jobs, reporter.message)
+        for index, attempt in results:
+            done[index] = attempt["kept"], attempt["cause"]
             prefix.extend()
             rate = sum(k for k, _ in done.values())
             note = f"{rate} of {len(done)} attempts succeeded"

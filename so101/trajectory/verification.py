@@ -15,16 +15,14 @@ import numpy as np
 from so101.config import Config
 from so101.datasets.demo import Demo, demo_index, list_demos, load_demo, save_demo
 from so101.errors import DataError, SimulationError
+from so101.pipeline.executors import make_executor
+from so101.pipeline.jobs import Job, JobContext
 from so101.pipeline.progress import Reporter, StageResult
 from so101.pipeline.run_folder import RunFolder
-from so101.pipeline.workers import map_unordered
 from so101.sim.mujoco_sim import MujocoSimulator
 from so101.skillgen import causes
 from so101.skillgen.generate import is_kept
 from so101.tasks.success import judge
-
-_verifier: Verifier | None = None
-_folders: tuple[Path, Path]
 
 
 class Verifier:
@@ -74,21 +72,24 @@ class Verifier:
         return qpos[:, :6], {name: qpos[:, sim.object_slice(name)] for name in sim.object_names}
 
 
-def _start(config_json: str, verified: str, rejected: str) -> None:
-    global _verifier, _folders
-    _verifier = Verifier(Config.model_validate_json(config_json))
-    _folders = Path(verified), Path(rejected)
+class VerifyJobs:
+    """Replays demo files, each into the folder where it belongs. Jobs of kind "verify"."""
 
+    def __init__(self, settings: str, folder: Path) -> None:
+        self._verifier = Verifier(Config.model_validate_json(settings))
 
-def _verify(path: Path) -> tuple[int, str]:
-    assert _verifier is not None
-    demo = load_demo(path)
-    try:
-        demo = _verifier.replay(demo)
-    except (DataError, SimulationError) as error:
-        raise type(error)(f"{path}: {error}") from None
-    save_demo(_folders[1] if demo.cause else _folders[0], demo)
-    return demo.index, demo.cause
+    def run(self, job: Job, folder: Path) -> dict[str, Any]:
+        path, run = folder / job.inputs[0], RunFolder(folder)
+        demo = load_demo(path)
+        try:
+            demo = self._verifier.replay(demo)
+        except (DataError, SimulationError) as error:
+            raise type(error)(f"{path}: {error}") from None
+        save_demo(run.rejected if demo.cause else run.verified, demo)
+        return {"cause": demo.cause}
+
+    def close(self) -> None:
+        pass
 
 
 def verify_demos(config: Config, run: RunFolder, reporter: Reporter, workers: int) -> StageResult:
@@ -102,12 +103,14 @@ def verify_demos(config: Config, run: RunFolder, reporter: Reporter, workers: in
                 results[demo_index(path)] = load_demo(path).cause
             else:
                 path.unlink()
-    missing = [path for index, path in smoothed.items() if index not in results]
+    missing = [
+        Job(index, (path.relative_to(run.root).as_posix(),)) for index, path in smoothed.items() if index not in results
+    ]
     reporter.start("verify", len(smoothed), len(results))
-    initargs = (config.model_dump_json(), str(run.verified), str(run.rejected))
     if missing:
-        for index, cause in map_unordered(_verify, missing, workers=workers, initializer=_start, initargs=initargs):
-            results[index] = cause
+        context = JobContext("verify", config.model_dump_json(), run.root)
+        for index, replay in make_executor(config, workers).map_unordered(context, missing, reporter.message):
+            results[index] = replay["cause"]
             reporter.advance()
     failed = Counter(cause for cause in results.values() if cause)
     summary = {"replayed": len(results), "rejected": sum(failed.values()), "causes": dict(sorted(failed.items()))}

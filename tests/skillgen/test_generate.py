@@ -10,9 +10,9 @@ from so101.config import load_config
 from so101.datasets.demo import demo_to_bytes, list_demos, load_demo
 from so101.datasets.seeds_hdf5 import write_seeds
 from so101.kinematics import ArmKinematics
+from so101.pipeline.executors import LocalExecutor
 from so101.pipeline.progress import SilentReporter
 from so101.pipeline.run_folder import RunFolder
-from so101.pipeline.workers import map_unordered
 from so101.skillgen import generate as stage
 from so101.skillgen.generate import generate
 
@@ -96,13 +96,14 @@ def test_what_a_stopped_worker_left_is_removed(whole, tmp_path, vial_config, via
     """A worker may have written its file, or half of it, when the parent has enough and ends it."""
     run = new_run(tmp_path, vial_config, vial_seeds)
 
-    def with_a_file_too_many(function, jobs, **options):
-        yield from map_unordered(function, itertools.islice(jobs, 1), **{**options, "workers": 1})
-        name = sorted(whole[2])[0]
-        run.generated.joinpath("demo_000003.npz").write_bytes(whole[2][name])
-        run.generated.joinpath(".demo_000003.7.tmp.npz").write_bytes(b"PK")
+    class OneTooMany(LocalExecutor):
+        def map_unordered(self, context, jobs, say):
+            yield from LocalExecutor(None, 1).map_unordered(context, itertools.islice(jobs, 1), say)
+            name = sorted(whole[2])[0]
+            run.generated.joinpath("demo_000003.npz").write_bytes(whole[2][name])
+            run.generated.joinpath(".demo_000003.7.tmp.npz").write_bytes(b"PK")
 
-    monkeypatch.setattr(stage, "map_unordered", with_a_file_too_many)
+    monkeypatch.setattr(stage, "make_executor", OneTooMany)
     generate(config("skillgen.generation_guarantee=true", "skillgen.target_demos=1"), run, SilentReporter(), 2)
     assert [path.name for path in run.generated.iterdir()] == ["demo_000000.npz"]
 
