@@ -63,6 +63,26 @@ class PublisherCheck:
 
 
 @dataclass(frozen=True)
+class PolicyCheck:
+    """A policy server on GR00T's wire; that it refuses us for want of a token is a good sign too."""
+
+    host: str
+    port: int
+
+    def problem(self, timeout_s: float) -> str | None:
+        from proto.errors import ProtoError, RemoteError
+        from services.policy.client import PolicyClient
+
+        try:
+            with PolicyClient(self.host, self.port, timeout_ms=round(1000 * timeout_s)) as client:
+                return None if client.ping() else f"no answer to ping at {client.endpoint}"
+        except RemoteError:
+            return None
+        except ProtoError as error:
+            return f"{self.host}:{self.port}: {error}"
+
+
+@dataclass(frozen=True)
 class HttpCheck:
     """A page that answers GET with a status below 400."""
 

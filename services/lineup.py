@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from services.health import HealthCheck, HttpCheck, PingCheck, PublisherCheck, TcpCheck
+from services.health import HealthCheck, HttpCheck, PingCheck, PolicyCheck, PublisherCheck
 from services.supervisor import Spec
 from services.wire import security_of
 from so101.config import Config
@@ -15,6 +15,8 @@ from so101.errors import ConfigError, did_you_mean
 
 Profile = Literal["sim", "real"]
 
+# Without an arm, a camera, or a demo or checkpoint to serve the rest is still of use; it starts when there is one.
+_MAY_FAIL = ("driver", "camera", "policy")
 RIG_PORT = "rig_port"  # in the state folder: leads to the serial port of the simulated arm
 
 _CHECKS: dict[str, Callable[[Config], HealthCheck]] = {
@@ -26,7 +28,7 @@ _CHECKS: dict[str, Callable[[Config], HealthCheck]] = {
     "rig": lambda config: _ping(config, "rig"),
     "driver": lambda config: _ping(config, "driver"),
     "camera": lambda config: PublisherCheck(config.deploy.sockets.cameras.connect, security_of(config, "client")),
-    "policy": lambda config: TcpCheck(_here(config.deploy.server.host), config.deploy.server.port),
+    "policy": lambda config: PolicyCheck(_here(config.deploy.server.host), config.deploy.server.port),
 }  # fmt: skip
 
 
@@ -93,5 +95,5 @@ def line_up(
             continue
         argv = [sys.executable, "-m", "services.cli", "serve", name, *settings, *own.get(name, [])]
         label = f"{name}-{seen[name]}" if name in ("generator", "renderer") else name
-        specs.append(Spec(label, tuple(argv), health=health_check(config, name)))
+        specs.append(Spec(label, tuple(argv), health=health_check(config, name), required=name not in _MAY_FAIL))
     return specs

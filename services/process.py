@@ -28,6 +28,7 @@ class Spec:
     argv: Sequence[str]
     env: Mapping[str, str] = field(default_factory=dict)  # over this process's own
     health: HealthCheck | None = None  # None: well while it runs
+    required: bool = True  # False: the others go on when it cannot be started
     restart: bool = True  # False: its end is noted and left
     stop_grace_s: float | None = None  # between SIGTERM and SIGKILL; None: of deploy.yaml
 

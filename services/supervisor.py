@@ -57,13 +57,18 @@ class Supervisor:
 
     def start(self, stop: threading.Event | None = None) -> None:
         """Start what does not run yet, one after the other, each once the one before is well. All are stopped again
-        when one ends or is not well in time, or `stop` is set meanwhile."""
+        when a required one ends or is not well in time, or `stop` is set meanwhile."""
         self._take_folder()
         try:
             for process in self.processes:
                 if not process.running():
                     process.start(self.settings.max_log_bytes)
-                self._wait_well(process, stop)
+                try:
+                    self._wait_well(process, stop)
+                except SupervisorError as error:
+                    if process.spec.required:
+                        raise
+                    self.say(f"{error}\ngoing on without {process.spec.name}; it is started again from time to time")
                 if stop is not None and stop.is_set():
                     raise SupervisorError("stopped before all services were up")
         except BaseException:

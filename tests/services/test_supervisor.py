@@ -112,6 +112,29 @@ def test_one_that_ends_at_once_stops_all_and_shows_its_log(supervise):
     assert pid_of(supervisor, "good") is None
 
 
+def test_one_that_is_not_required_does_not_stop_the_others_and_is_tried_again(supervise, tmp_path):
+    there = tmp_path / "there"
+    code = f"import os, time\nif not os.path.exists({str(there)!r}): raise SystemExit('no arm')\n{SLEEPS}"
+    absent = LogSays(tmp_path / "never")
+    supervisor = supervise(python("driver", code, health=absent, required=False), python("other", SLEEPS))
+    supervisor.start()
+    assert any("no arm" in line and "going on without driver" in line for line in supervisor.lines)
+    assert pid_of(supervisor, "other")
+    there.touch()
+    until(lambda: supervisor.look() or pid_of(supervisor, "driver"), "the driver runs")
+
+
+def test_change_starts_and_stops_only_the_difference(supervise):
+    specs = [python(name, SLEEPS) for name in ("a", "b", "c")]
+    supervisor = supervise(*specs[:2])
+    supervisor.start()
+    before = {row.name: row.pid for row in supervisor.status()}
+    supervisor.change(specs[1:])
+    after = {row.name: row.pid for row in supervisor.status()}
+    assert list(after) == ["b", "c"] and after["b"] == before["b"] and after["c"]
+    assert start_mark(before["a"]) is None and not (supervisor.state_dir / "a.json").exists()
+
+
 def test_one_that_is_never_well_names_the_key_and_the_problem(supervise, tmp_path):
     mute = python("mute", SLEEPS, health=LogSays(tmp_path / "never"))
     with pytest.raises(SupervisorError, match=r"(?s)mute was not well after 0.2 s.*start_timeout_s.*not said"):
