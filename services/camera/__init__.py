@@ -1,0 +1,1 @@
+"""The camera service, and `RemoteCameras`, its client."""
