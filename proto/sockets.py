@@ -42,7 +42,9 @@ def _socket(kind: int, endpoint: str, security: Security, max_message_bytes: int
     socket.maxmsgsize = max_message_bytes  # of one frame; a longer one ends the peer's connection
     socket.sndhwm = socket.rcvhwm = high_water
     socket.ipv6 = "[" in endpoint
-    socket.heartbeat_ivl, socket.heartbeat_timeout = 2000, 6000  # ms; notices a peer whose machine is gone
+    # ZMTP heartbeats stay off: libzmq 4.3.5 aborts the process when one is due for a peer that flooded and left
+    # (stream_engine_base: !_io_error). TCP notices a peer whose machine is gone: 10 s of silence, then 3 probes.
+    socket.tcp_keepalive, socket.tcp_keepalive_idle, socket.tcp_keepalive_intvl, socket.tcp_keepalive_cnt = 1, 10, 3, 3
     socket.reconnect_ivl, socket.reconnect_ivl_max = 100, 2000  # ms, doubling
     socket.handshake_ivl = 5000  # ms a peer has to say who it is
     security.apply(socket)

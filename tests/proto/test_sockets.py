@@ -1,6 +1,8 @@
 import gc
 import logging
 import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -196,6 +198,36 @@ def test_a_peer_that_never_reads_does_not_stop_the_server(server):
                 break
         assert client.request(sample(number=1)).number == 1
     peer.close()
+
+
+FLOODED = """
+import time, zmq
+from proto.messages.common import Ok
+from proto.sockets import Server
+server = Server("tcp://127.0.0.1:0", {Ok: lambda message: time.sleep(4) or message}, name="flooded").start()
+peer = zmq.Context.instance().socket(zmq.DEALER)
+peer.linger = 0
+peer.connect(server.endpoint)
+from proto.codec import encode
+flood = [bytes(8), *encode(Ok())]
+for _ in range(5000):  # the handler is busy, so that they fill the server's queue
+    try:
+        peer.send_multipart(flood, flags=zmq.DONTWAIT)
+    except zmq.Again:
+        time.sleep(0.001)
+time.sleep(0.2)
+peer.close()
+time.sleep(2.5)
+print("alive", flush=True)
+import os
+os._exit(0)
+"""
+
+
+def test_a_peer_that_floods_and_leaves_does_not_abort_the_process():
+    """libzmq does, with its own heartbeats on."""
+    done = subprocess.run([sys.executable, "-c", FLOODED], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.returncode) == ("alive\n", 0), done.stderr
 
 
 def wait_for(condition, seconds=10):
