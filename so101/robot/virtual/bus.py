@@ -114,6 +114,7 @@ class VirtualBus:
         self._lock = threading.RLock()  # servos and counts
         self._physics_lock = threading.Lock()
         self._stop = threading.Event()
+        self._plugged, self._plug_settled = True, threading.Event()
         self._replugs_s = float("inf")
         self._waker, self._wake = -1, -1
         self._threads: list[threading.Thread] = []
@@ -141,12 +142,12 @@ class VirtualBus:
         if not self._threads:
             return
         self._stop.set()
-        self._woken()
+        os.write(self._waker, b"x")
         for thread in self._threads:
             thread.join()
         self._threads = []
-        with self._lock:
-            self.line.unplug()
+        self._plug_settled.set()
+        self.line.unplug()
         os.close(self._wake)
         os.close(self._waker)
         if self._own_folder:
@@ -169,17 +170,13 @@ class VirtualBus:
 
     def unplug(self) -> None:
         """Pull the USB cable. The servos keep their power and hold what they held."""
-        with self._lock:
-            self.line.unplug()
-        self._woken()
+        self._plug(False)
+        self._plug_settled.wait()
 
     def replug(self) -> None:
         """Put it back: the same path, as a link by name does."""
-        with self._lock:
-            self._replugs_s = float("inf")
-            if not self.line.plugged:
-                self.line.plug()
-        self._woken()
+        self._plug(True)
+        self._plug_settled.wait()
 
     def power_cycle(self) -> None:
         """Switch the servos' supply off and on: limp, SRAM and what was written to locked EEPROM forgotten."""
@@ -212,7 +209,12 @@ class VirtualBus:
         """(6,) encoder ticks of joints in rad: what the servos report, without their homing offset taken off."""
         return (q - self._offset) / self._scale + self._homing
 
-    def _woken(self) -> None:
+    def _plug(self, wanted: bool) -> None:
+        """Have the bus thread pull or put back the cable: nobody else touches the line while that thread reads it."""
+        if not self._threads:
+            raise VirtualBusError("the cable of a virtual bus is there between start and close only")
+        self._plugged, self._replugs_s = wanted, float("inf")
+        self._plug_settled.clear()
         os.write(self._waker, b"x")
 
     # The bus thread: bytes in, replies out.
@@ -220,6 +222,9 @@ class VirtualBus:
     def _serve(self) -> None:
         parser, free_s = Parser(), 0.0
         while not self._stop.is_set():
+            if self._plugged != self.line.plugged:
+                self.line.plug() if self._plugged else self.line.unplug()
+            self._plug_settled.set()
             data = self.line.receive(self._settings.silence_s if parser.waiting else None, self._wake)
             now = time.monotonic()
             if data is None:
@@ -228,8 +233,7 @@ class VirtualBus:
             if not data:
                 parser.clear()
                 continue
-            with self._lock:
-                baud = self.line.host_baud_rate if self.line.plugged else 0
+            baud = self.line.host_baud_rate
             packets = list(parser.feed(data))
             self.counts.skipped_bytes = parser.skipped
             free_s = max(free_s, now) + self._bytes_s(len(data), baud)
@@ -250,10 +254,9 @@ class VirtualBus:
             free_s += late_s
             if (wait_s := free_s - time.monotonic()) > 0:
                 self._stop.wait(wait_s) if wait_s > self._settings.silence_s else time.sleep(wait_s)
-            with self._lock:
-                if reply and self.line.plugged:
-                    self.line.send(reply)
-                    self.counts.replies += 1
+            if reply and self._plugged:
+                self.line.send(reply)
+                self.counts.replies += 1
         return free_s
 
     def _hearing(self, packet: Packet, baud: int) -> list[VirtualServo]:
@@ -317,11 +320,11 @@ class VirtualBus:
                 for servo in filter(lambda s: wrong.fault.concerns(s.id), self._in_order):
                     servo.memory.save("homing_offset", servo.memory["homing_offset"] + round(wrong.fault.amount))
             for pulled in faults.beginning("unplug"):
-                self.unplug()
+                self._plug(False)
                 if pulled.fault.duration_s is not None:
                     self._replugs_s = time.monotonic() + pulled.fault.duration_s
             if time.monotonic() >= self._replugs_s:
-                self.replug()
+                self._plug(True)
 
 
 def _eeprom(motor: MotorCalibration) -> dict[str, int]:

@@ -15,7 +15,7 @@ _SPEEDS = {getattr(termios, name): int(name[1:]) for name in dir(termios) if nam
 
 
 class SerialLine:
-    """The servo's end of the port. `port` is the path a host opens.
+    """The servo's end of the port, for one thread. `port` is the path a host opens.
 
     Args:
         link: where the link is put; what is there is replaced.
@@ -65,7 +65,7 @@ class SerialLine:
             return None
         try:
             return os.read(master, 4096) if ready else b""
-        except OSError:  # unplugged just now
+        except OSError:
             return b""
 
     def send(self, data: bytes) -> None:
