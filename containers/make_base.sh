@@ -8,6 +8,11 @@ set -euo pipefail
 image="${1:-so101-base}"
 suite="${DEBIAN_SUITE:-bookworm}"
 . "$(dirname "${BASH_SOURCE[0]}")/engine.sh"
+say() { echo "containers: $*" >&2; }
+die() {
+    say "$*"
+    exit 1
+}
 [ -n "$engine" ] || die "found no working docker or podman"
 
 [ "$(id -u)" = 0 ] || die "debootstrap needs root; run: sudo $0 $*"
