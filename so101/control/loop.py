@@ -103,7 +103,7 @@ class ControlLoop:
         moves: False for a dry run: nothing is commanded, targets are logged and recorded all the same.
         judge: called when the policy is done or time is up and nobody said how it went: an outcome.
         say: takes one line for the person at the terminal.
-        stopped: True once the program is to end.
+        stopped: why the program is to end; None while it is not.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class ControlLoop:
         keys: Keys | None = None,
         clock: Clock | None = None,
         say: Callable[[str], None] = lambda text: None,
-        stopped: Callable[[], bool] = lambda: False,
+        stopped: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._config, self._settings = config, config.deploy.control
         self._robot, self._cameras, self._boundary, self._asker = robot, cameras, policy_boundary, asker
@@ -251,8 +251,8 @@ class ControlLoop:
         """Wait for the grid, look, let the phase choose, send, log."""
         now = self._clock.now
         tick = self._grid.wait()
-        if self._stopped():
-            raise EpisodeEnd("aborted", "stopped", can_move=False)
+        if (why := self._stopped()) is not None:
+            raise EpisodeEnd("aborted", why, can_move=False)
         keys = self._read_keys()
         state, missed = self._read()
         read_s = now()

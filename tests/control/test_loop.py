@@ -44,10 +44,11 @@ class Rig:
         self.asker = FakeAsker(self.clock, self.policy)
         self.rows = Rows(self.clock)
         self.said: list[str] = []
-        self.stop = False
+        self.stop = None
         extra = {} if judge is None else {"judge": judge}
+        boundary = PolicyBoundary(config, replace(PolicyInterface(config).modality, video=videos))
         self.loop = ControlLoop(
-            config, self.arm, self.cameras, PolicyBoundary(config, replace(PolicyInterface(config).modality, video=videos)), self.asker, moves=moves, clock=self.clock,
+            config, self.arm, self.cameras, boundary, self.asker, moves=moves, clock=self.clock,
             keys=ScriptedKeys(keys or {}), say=self.said.append, stopped=lambda: self.stop, **extra,
         )  # fmt: skip
 
@@ -266,7 +267,7 @@ def test_a_camera_that_stumbles_is_counted_and_one_that_never_came_ends_the_roll
 
 def test_stop_ends_at_once_and_leaves_the_way_home_to_the_driver():
     rig = Rig()
-    rig.stop = True
+    rig.stop = "stopped"
     result = rig.run()
     assert (result.outcome, result.reason, rig.arm.sent) == ("aborted", "stopped", [])
 
