@@ -1,4 +1,4 @@
-"""The launcher ./twin, with a stand-in for Python so that nothing is downloaded."""
+"""The launchers, with stand-ins for Python and container engines so that nothing is downloaded or started."""
 
 from __future__ import annotations
 
@@ -37,19 +37,20 @@ def place(tmp_path):
     """A clean clone as far as the launcher sees it."""
     folder = tmp_path / "a clone"
     folder.mkdir()
-    for name in ("twin", "pyproject.toml"):
+    for name in ("twin", "real", "policy", "pyproject.toml", "compose.yaml"):
         shutil.copy(ROOT / name, folder)
+    shutil.copytree(ROOT / "containers", folder / "containers")
     fake = tmp_path / "fake_python"
     fake.write_text(FAKE_PYTHON)
     fake.chmod(0o755)
     return folder
 
 
-def start(place, *arguments, **environment):
+def start(place, *arguments, program="twin", **environment):
     values = {k: v for k, v in os.environ.items() if k != "MUJOCO_GL"}
     values |= {"PYTHON": str(place.parent / "fake_python"), "LOG": str(place.parent / "log"), **environment}
     return subprocess.Popen(
-        [str(place / "twin"), *arguments],
+        [str(place / program), *arguments],
         env=values,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -58,8 +59,8 @@ def start(place, *arguments, **environment):
     )
 
 
-def twin(place, *arguments, **environment):
-    process = start(place, *arguments, **environment)
+def twin(place, *arguments, program="twin", **environment):
+    process = start(place, *arguments, program=program, **environment)
     out, errors = process.communicate(timeout=30)
     return process.returncode, out, errors
 
@@ -154,3 +155,60 @@ def test_missing_gl_prints_the_command_and_goes_on(place):
     assert code == 0 and out.startswith("cli")
     assert "sudo apt-get install -y --no-install-recommends libegl1 libgl1 libgl1-mesa-dri" in errors
     assert "everything but rendering works" in errors
+
+
+# A docker whose daemon runs when DAEMON is set, which has our image when IMAGE is, and compose when COMPOSE_THERE is.
+FAKE_DOCKER = """#!/usr/bin/env bash
+case "$1 $2" in
+    "info "*) [ -n "${DAEMON:-}" ] ;;
+    "compose version") [ -n "${COMPOSE_THERE:-}" ] ;;
+    "image inspect") [ -n "${IMAGE:-}" ] || [ -e "$LOG.image" ] ;;
+    "build "*) touch "$LOG.image"; echo "built" ;;
+    *) echo "docker $* user=$TWIN_USER" ;;
+esac
+"""
+ENGINE_READY = {"DAEMON": "1", "COMPOSE_THERE": "1", "IMAGE": "1"}
+
+
+def launch(place, program, *arguments, **environment):
+    tools = place.parent / "tools"
+    tools.mkdir(exist_ok=True)
+    for name, text in (("docker", FAKE_DOCKER), ("podman", "#!/bin/sh\nexit 1\n"), ("podman-compose", "#!/bin/sh\n")):
+        (tools / name).write_text(text)
+        (tools / name).chmod(0o755)
+    cleared = {"ENGINE": "", "COMPOSE": "", "TWIN_IMAGE": "", "TWIN_USER": "", "BASE_IMAGE": ""}
+    cleared |= {"PIP_CONFIG_FILE": os.devnull, "PIP_FIND_LINKS": ""}  # folders of this machine are none of docker's
+    return twin(place, *arguments, program=program, PATH=f"{tools}:{os.environ['PATH']}", **cleared, **environment)
+
+
+@pytest.mark.parametrize(
+    "environment, reason",
+    [
+        ({}, "no container engine works here"),  # docker's client alone, without a daemon
+        ({"DAEMON": "1"}, "docker has no compose"),
+        ({"DAEMON": "1", "COMPOSE_THERE": "1"}, "docker has no image so101-twin; containers/build makes it"),
+    ],
+)
+@pytest.mark.parametrize("program", ["real", "policy"])
+def test_local_processes_when_containers_cannot_be_had(place, program, environment, reason):
+    code, out, errors = launch(place, program, "--port", "two words", **environment)
+    assert code == 0 and out == f"cli MUJOCO_GL=egl {program} --port two words\n"
+    assert f"./{program}: local process ({reason}" in errors
+
+
+def test_containers_when_engine_compose_and_image_are_there(place):
+    code, out, errors = launch(place, "real", "--policy", "two words", **ENGINE_READY)
+    assert code == 0 and "./real: container, docker" in errors
+    assert out.startswith("docker compose -f compose.yaml --profile launchers run --rm -T real real --policy two words")
+    assert f"user={os.getuid()}:{os.getgid()}" in out
+    assert (place / "runs").is_dir() and not (place / ".venv").exists()  # needs no Python of its own
+    assert "run --rm -T policy-server policy --port 1" in launch(place, "policy", "--port", "1", **ENGINE_READY)[1]
+
+
+def test_both_can_be_forced(place):
+    code, out, errors = launch(place, "policy", "--local", "x", **ENGINE_READY)
+    assert code == 0 and out.endswith("policy x\n") and "local process (--local)" in errors
+    code, out, errors = launch(place, "policy", "x", "--containers")
+    assert code == 1 and out == "" and "./policy: no container engine works here" in errors
+    code, out, errors = launch(place, "policy", "--containers", "x", DAEMON="1", COMPOSE_THERE="1")
+    assert code == 0 and "built" in errors and "run --rm -T policy-server policy x" in out
