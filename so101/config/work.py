@@ -33,7 +33,7 @@ class WorkConfig(Section):
     restart_s: float = Field(ge=0)
     contexts_kept: int = Field(ge=1)
     part_bytes: int = Field(ge=1024)
-    max_parts_bytes: int = Field(ge=1024)
+    max_held_bytes: int = Field(ge=1024)
     max_workers: int = Field(ge=1)
     max_batches: int = Field(ge=1)
     ray: RayConfig
