@@ -65,6 +65,12 @@ class Hub:
                 oldest = next(iter(self._removed))
                 self._floor = self._removed.pop(oldest).number
 
+    def value(self, topic: str) -> Any:
+        """The newest value, None when there is none."""
+        with self._lock:
+            change = self._topics.get(topic)
+        return change.value if change is not None else None
+
     def topics(self, prefix: str) -> list[str]:
         """Topics that begin with `prefix`."""
         with self._lock:

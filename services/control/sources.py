@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
-from proto.errors import ProtoError
+from proto.errors import ProtoError, RemoteError
 from proto.messages.camera import STATUS_TOPIC, CameraStatus
 from proto.messages.driver import STATE_TOPIC, DriverState
 from services.camera.client import RemoteCameras
 from services.control.errors import Conflict, NotFound, NotRunning
 from services.control.models import Service
 from services.driver.client import RemoteRobot
+from services.policy.client import PolicyClient
+from services.policy.options import read_token as read_api_token
 from services.wire import make_client, make_subscriber
 from so101.cameras import Frame
 from so101.config import Config
-from so101.errors import So101Error
 from so101.robot.base import RobotError
 
 log = logging.getLogger(__name__)
+
+_STATS_LIMIT = 20_000  # characters of a policy server's counters
 
 
 class Poller:
@@ -211,12 +215,90 @@ def _jpeg(image, quality_pct: int) -> bytes:
     return cv2.imencode(".jpg", image[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, quality_pct])[1].tobytes()
 
 
-def ask(what: str, start: str, question: Callable[[], dict[str, Any]]) -> Service:
-    """What a service answers to `question`, or that it is not there."""
+class WorkSource:
+    """The broker, here or elsewhere: its workers and queues."""
+
+    def __init__(self, config: Config, *, embed: bool) -> None:
+        self._config, self.embedded = config, embed
+        self._broker = self._client = None
+        if embed:
+            try:
+                from services.work.broker import Broker  # TODO(E): engineer D's, not there yet
+
+                self._broker = Broker(config).start()
+                self.endpoint = connectable(self._broker.endpoint)
+            except ModuleNotFoundError:
+                self.embedded = False
+                self.endpoint = config.deploy.sockets.work.connect
+        else:
+            limit_s = config.deploy.control_plane.request_timeout_s
+            self._client = make_client(config, "work", timeout_s=limit_s)
+            self.endpoint = config.deploy.sockets.work.connect
+
+    def look(self) -> Service:
+        """Workers and queues."""
+        try:
+            values = self._status()
+        except (ProtoError, OSError) as error:
+            return _absent(f"no broker at {self.endpoint} ({error}); `./twin serve broker` starts one")
+        return Service(running=True, problem="", values=values)
+
+    def has_workers(self) -> bool:
+        """Whether a worker is connected."""
+        return bool(self._status()["workers"])
+
+    def close(self) -> None:
+        for part in (self._broker, self._client):
+            if part is not None:
+                part.close()
+
+    def _status(self) -> dict[str, Any]:
+        if self._broker is None and self._client is None:
+            raise OSError("not there yet")
+        raise NotImplementedError
+
+
+class PolicySource:
+    """The policy server: what it has counted."""
+
+    def __init__(self, client: PolicyClient) -> None:
+        self._client = client
+
+    def look(self) -> Service:
+        """Its counters."""
+        try:
+            stats = self._client.stats()
+        except RemoteError as error:  # a GR00T server of others is well and counts nothing
+            return Service(running=True, problem="", values={"note": f"{self._client.endpoint}: {error}"[:500]})
+        except (ProtoError, OSError):
+            return _absent(f"no policy server at {self._client.endpoint}; `./policy` starts it")
+        return Service(running=True, problem="", values=_plain(stats))
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def policy_source(config: Config) -> PolicySource:
+    """That of deploy.client, with the patience of a page."""
+    client, limit_s = config.deploy.client, config.deploy.control_plane.request_timeout_s
+    return PolicySource(
+        PolicyClient(
+            client.host,
+            client.port,
+            timeout_ms=round(limit_s * 1000),
+            api_token=read_api_token(client.api_token_file),
+            wire=client.wire,
+        )
+    )
+
+
+def _plain(stats: dict[str, Any]) -> dict[str, Any]:
+    """Counters as JSON, rounded. A stranger may send anything under this name."""
+    text = json.dumps(stats, default=str)[:_STATS_LIMIT]
     try:
-        return Service(running=True, problem="", values=question())
-    except (ProtoError, So101Error, OSError) as error:
-        return _absent(f"{what} does not answer ({error}); `{start}` starts it")
+        return json.loads(text, parse_float=lambda number: round(float(number), 1))
+    except ValueError:
+        return {"note": "more counters than fit here"}
 
 
 def _absent(problem: str) -> Service:
