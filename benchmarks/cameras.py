@@ -3,10 +3,11 @@
     .venv/bin/python benchmarks/cameras.py                   about four minutes: 30 s a row
     .venv/bin/python benchmarks/cameras.py --seconds 5 --sources synthetic --json FILE
 
-A row: source and transport; frames a second that arrived, of the least and of all cameras; frames lost on the way (device
-and network) and replaced before this process took them; capture to consumer, median, 99th percentile and longest; processor
-share of the service and of this process, in percent of one core. `twin` draws in software where there is no GPU, from
-states that this process publishes at 100 Hz. The load of other programs is told, as it decides the tails.
+A row: source and transport; frames a second that arrived, of the least and of all cameras; frames lost on the way
+(device and network) and replaced before this process took them; test patterns that were halves of two frames; capture
+to consumer, median, 99th percentile and longest; processor share of the service and of this process, in percent of one
+core. `twin` draws in software where there is no GPU, from states that this process publishes at 100 Hz. The load of the
+machine is told, as it decides the tails.
 """
 
 from __future__ import annotations
@@ -27,10 +28,13 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from proto.messages.rig import STATE_TOPIC, RigState
 from services.camera.client import RemoteCameras
+from services.wire import make_publisher
 from so101.cameras.synthetic import frame_number
 from so101.config import Config, load_config
 from so101.rendering.video import encode_video
+from so101.tasks.placement import nominal_placements
 
 SOURCES = ("synthetic", "playback", "twin")
 TRANSPORTS = ("tcp", "ipc")
@@ -63,10 +67,18 @@ def make_videos(config: Config, folder: Path) -> None:
 
 
 def publish_states(config: Config, ended: threading.Event) -> None:
-    """A rig that sweeps its joints."""
-    from services.wire import make_publisher
-    from so101.sim.virtual_scene import placeholder_states  # replaced below when the rig's message is there
-    raise NotImplementedError
+    """A rig that swings its joints, objects at their places."""
+    poses = nominal_placements(config)
+    q = np.array([joint.home_rad for joint in config.robot.joints])
+    with make_publisher(config, "rig_state") as publisher:
+        while not ended.wait(1 / STATE_HZ):
+            now_s = time.time()
+            moved = q + 0.3 * np.sin(now_s + np.arange(6))
+            state = RigState(
+                stamp_s=now_s, q_rad=tuple(moved.tolist()), looks_json="{}", randomisation_json="{}", port="",
+                objects={name: tuple(pose.tolist()) for name, pose in poses.items()},
+            )  # fmt: skip
+            publisher.send(STATE_TOPIC, state)
 
 
 def cpu_s(pid: int) -> float:

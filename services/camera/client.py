@@ -71,15 +71,16 @@ class RemoteCameras:
         frames = self._board.wait_for(self.names, self._settings.max_age_s, timeout_s)
         missing = [name for name in self.names if name not in frames]
         if missing:
+            silent = self._subscriber.age_s > self._timeout_s
             raise CameraError(
                 f"no frame younger than {self._settings.max_age_s:g} s within {timeout_s:g} s from "
                 f"{'; '.join(self._told(name) for name in missing)}. The camera service at {self._subscriber.endpoint} "
-                f"{'is running' if self._subscriber.age_s < self._timeout_s else 'is silent: ./twin serve camera starts it'}"
+                f"{'is silent: `./twin serve camera` starts it' if silent else 'is running'}"
             )
         return frames
 
     def states(self) -> list[CameraState]:
-        """How each camera is doing, as the service tells about once a second; those it does not tell of are left out."""
+        """How each camera is doing, as the service last told; those it does not tell of are left out."""
         return [self._states[name] for name in self.names if name in self._states]
 
     def close(self) -> None:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import threading
 import time
+from typing import Any
 
+import numpy as np
+
+from proto.messages.rig import STATE_TOPIC, RigState
 from proto.sockets import Subscriber
 from services.wire import make_subscriber
 from so101.cameras import SceneState
@@ -14,10 +20,15 @@ _POLL_S = 0.2  # how soon `close` is seen
 
 
 class RigFeed:
-    """The newest state the rig published, as a `so101.cameras.StateSource`."""
+    """The newest state the rig published, as a `so101.cameras.StateSource`.
+
+    Attributes:
+        rejected: states that cannot be shown.
+    """
 
     def __init__(self, config: Config, *, subscriber: Subscriber | None = None) -> None:
-        self._subscriber = subscriber or make_subscriber(config, "rig_state")
+        self._subscriber = subscriber or make_subscriber(config, "rig_state", (STATE_TOPIC,))
+        self.rejected = 0
         self._state: SceneState | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="rig feed", daemon=True)
@@ -40,10 +51,26 @@ class RigFeed:
     def _listen(self) -> None:
         while not self._ended.is_set():
             for message in self._subscriber.latest(_POLL_S).values():
-                if type(message).__name__ == "RigState":
+                try:
                     self._state = _scene_of(message)
+                except (AttributeError, ValueError, RecursionError):
+                    self.rejected += 1
 
 
-def _scene_of(message) -> SceneState:
-    now_wall, now = time.time(), time.monotonic()
-    return SceneState(now - (now_wall - message.stamp_s), message.q_rad, message.objects, message.looks)
+def _scene_of(message: RigState) -> SceneState:
+    ago_s = time.time() - message.stamp_s
+    return SceneState(
+        stamp_s=time.monotonic() - ago_s,
+        q=np.array(message.q_rad),
+        objects={name: np.array(pose) for name, pose in message.objects.items()},
+        looks=_parsed(message.looks_json),
+        randomisation=_parsed(message.randomisation_json),
+    )
+
+
+@functools.lru_cache(maxsize=4)  # a rig tells the same in every state
+def _parsed(text: str) -> dict[str, Any]:
+    drawn = json.loads(text)
+    if not isinstance(drawn, dict):
+        raise ValueError("not a mapping")
+    return drawn

@@ -14,7 +14,7 @@ from so101.errors import So101Error
 class CameraError(So101Error):
     """A camera cannot be opened, went away, or does not give the pictures it is asked for."""
 
-    exit_code = 8
+    exit_code = 9
 
 
 class NoFrameYet(CameraError):
