@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from typing import Protocol
@@ -84,7 +85,7 @@ class PolicyCheck:
 
 @dataclass(frozen=True)
 class HttpCheck:
-    """A page that answers GET with a status below 400."""
+    """A page that answers GET, be it to ask for a token."""
 
     url: str
 
@@ -92,7 +93,9 @@ class HttpCheck:
         try:
             with urllib.request.urlopen(self.url, timeout=timeout_s):
                 return None
-        except (OSError, ValueError) as error:  # HTTPError and URLError are OSErrors
+        except urllib.error.HTTPError as error:
+            return f"GET {self.url}: {error}" if error.code >= 500 else None
+        except (OSError, ValueError) as error:  # URLError is an OSError
             return f"GET {self.url}: {getattr(error, 'reason', None) or error}"
 
 
