@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 PAGE = Path(__file__).parent / "page"
 _OPEN_PATHS = ("/", "/api/login")  # and /page/: what a browser needs to log in
 _HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self'; "
-    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "media-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -111,9 +111,7 @@ class Guard:
         async for part in request.stream():
             content += part
             if len(content) > self._limit:
-                raise TooLarge(
-                    f"a request has at most {self._limit} bytes (deploy.control_plane.http.max_body_bytes)"
-                )
+                raise TooLarge(f"a request has at most {self._limit} bytes (deploy.control_plane.http.max_body_bytes)")
         done = False
 
         async def receive() -> Message:

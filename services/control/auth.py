@@ -1,10 +1,10 @@
 """Who may use the API: a bearer token, the name we were asked under, and nothing on behalf of other sites.
 
 - Off loopback a token is needed. On loopback it is used where the token file exists.
-- `Host` must be an address, localhost, this machine's name or one that was allowed: a stranger's domain that was made to
-  point here (DNS rebinding) is turned away.
-- Requests that change something must come as JSON or with the header `X-Twin`, and from our own page or no page: other
-  sites' pages can send neither without being asked, and we never say yes (CSRF).
+- `Host` must be an address, localhost, this machine's name or one that was allowed: a stranger's domain that was made
+  to point here (DNS rebinding) is turned away.
+- Requests that change something must come as JSON or with the header `X-Twin`, and from our own page or no page: pages
+  of other sites can send neither unless we agree, which we never do (CSRF).
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def check_exposed(config: Config, token: str | None) -> None:
     if token is not None or security.allow_open or is_local(f"tcp://[{host}]" if ":" in host else f"tcp://{host}"):
         return
     raise BindRefused(
-        f"{host} can be reached from the network, and without a token anyone there could start runs and move the arm. Make "
-        f"one (`./twin serve control --make-token`), or set {TOKEN_VARIABLE}, or bind to 127.0.0.1 "
+        f"{host} can be reached from the network, and without a token anyone there could start runs and move the arm. "
+        f"Make one (`./twin serve control --make-token`), or set {TOKEN_VARIABLE}, or bind to 127.0.0.1 "
         "(deploy.control_plane.http.host), or, where that is meant, set deploy.security.allow_open: true"
     )
 
@@ -105,7 +105,8 @@ class Gate:
         name = _name(host)
         if name not in self._hosts and not _is_address(name):
             raise Forbidden(
-                f"this server is not called {name[:80]!r}; if it is, add that name to deploy.control_plane.http.allowed_hosts"
+                f"this server is not called {name[:80]!r}; if it is, add that name to "
+                "deploy.control_plane.http.allowed_hosts"
             )
         if method in _SAFE:
             return

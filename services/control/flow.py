@@ -1,7 +1,7 @@
 """The pipeline as a Prefect flow, one task a stage, on Prefect's embedded server. Without Prefect it runs the same.
 
-Prefect shows and records runs; it decides nothing: what is done is read from disk by the stages, so a run goes on after any
-kill with or without it.
+Prefect shows and records runs; it decides nothing: what is done is read from disk by the stages, so a run goes on after
+any kill with or without it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The live state as topics with values, and what of it a browser has not seen yet.
 
-A topic's value replaces the one before. So there is nothing to queue: a slow browser gets the newest value of each topic
-that changed meanwhile, and memory does not depend on how many there are or how slow they read.
+A topic's value replaces the one before. So there is nothing to queue: a slow browser gets the newest value of each
+topic that changed meanwhile, and memory does not depend on how many there are or how slowly they read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Hub:
     """Holds the live state; for any thread.
 
     Attributes:
-        epoch: of this process. Event ids are ``epoch-number``, so that those of a former process are not mixed up with ours.
+        epoch: of this process. Event ids are ``epoch-number``: those of a former process are not taken for ours.
     """
 
     def __init__(self) -> None:

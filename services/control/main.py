@@ -87,7 +87,7 @@ def _bind(host: str, port: int) -> socket.socket:
         listening.bind(address)
     except OSError as error:
         raise AlreadyRunning(
-            f"cannot listen on {host}:{port} (deploy.control_plane.http): {error.strerror}; another program may use it, "
-            "`--set deploy.control_plane.http.port=8001` takes another port"
+            f"cannot listen on {host}:{port} (deploy.control_plane.http): {error.strerror}; another program may use "
+            "it, `--set deploy.control_plane.http.port=8001` takes another port"
         ) from None
     return listening

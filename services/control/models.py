@@ -18,7 +18,9 @@ class _Model(BaseModel):
 class ErrorBody(_Model):
     """Why a request was not carried out."""
 
-    code: str = Field(description="For programs: unauthorized, forbidden, not_found, conflict, invalid, not_running ...")
+    code: str = Field(
+        description="For programs: unauthorized, forbidden, not_found, conflict, invalid, not_running ..."
+    )
     text: str = Field(description="For people: what is wrong and what to do.")
 
 

@@ -30,9 +30,7 @@ class ControlPlane:
         self.config, self.settings = config, config.deploy.control_plane
         self.hub, self.browsers, self.closing = Hub(), 0, False
         self._started_s = time.monotonic()
-        self.runs = Runs(
-            self.settings, launcher, executor=self._executor, more_overrides=lambda: self._for_every_run
-        )
+        self.runs = Runs(self.settings, launcher, executor=self._executor, more_overrides=lambda: self._for_every_run)
         self.work = WorkSource(config, embed=self.settings.embed_broker)
         self.arm, self.cameras, self.policy = ArmSource(config), CameraSource(config), policy_source(config)
         deploy = config.deploy

@@ -1,7 +1,7 @@
 """The process that works on one run: `python -m services.control.runner STATE_FOLDER LOCK_DESCRIPTOR`.
 
-Started by `launcher`, in a session of its own. It reads its job, runs the pipeline, appends progress, says how it ended.
-SIGTERM stops it: what is finished stays, and the next process goes on there.
+Started by `launcher`, in a session of its own. It reads its job, runs the pipeline, appends progress, says how it
+ended. SIGTERM stops it: what is finished stays, and the next process goes on there.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ def main(arguments: list[str]) -> int:
     state = RunState(Path(arguments[0]))
     hold_lock(int(arguments[1]))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # Prefect's every request
     for name, value in SINGLE_THREAD.items():  # as the command line does, before numpy loads
         os.environ.setdefault(name, value)
     set_aside()
@@ -67,8 +68,10 @@ def run_job(job: dict[str, Any], reporter: ProgressFile) -> None:
 
     from services.control.flow import run_flow
     from services.control.requests import common_of
+    from services.work import register
     from so101.pipeline.flow import run_pipeline
 
+    register()
     source = Path(job["seeds"]) if job["seeds"] is not None else None
     common = replace(common_of(job), run=Path(job["folder"]))
     config = common.load_for_run(Console(), source=source, makes_seeds=True)

@@ -1,7 +1,7 @@
 """Runs: asked for, queued, started, watched, stopped, thrown away.
 
-The store says what is wanted; a lock says whether a process is at work; files say what it did. Nothing else is remembered,
-so a control plane that was killed goes on as if nothing had happened.
+The store says what is wanted; a lock says whether a process is at work; files say what it did. Nothing else is
+remembered, so a control plane that was killed goes on as if nothing had happened.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class Runs:
         return running, sum(row.queued_s is not None for row in rows)
 
     def pause(self) -> None:
-        """Stop what is at work, to go on at the next start of the control plane. Waits for it, at most `stop_grace_s`."""
+        """Stop what is at work, to go on when the control plane starts again. Waits for it, at most `stop_grace_s`."""
         with self._lock:
             states = [self._state(run.id) for run in self._store.all()]
             working = [state for state in states if self._launcher.pid(state) is not None]
@@ -215,9 +215,7 @@ class Runs:
             log.warning("%s: its process died; it goes on", stored.id)
             self._store.queue_again(stored.id, time.time())
             return
-        text = (
-            f"its process died {stored.crashes + 1} times, the log's end may say why (out of memory?); resuming tries again"
-        )
+        text = f"its process died {stored.crashes + 1} times; the end of the log may say why. Resuming tries again"
         write_outcome(state, Outcome(stored.starts, _SIGNALLED + signal.SIGKILL, text, time.time()))
 
     def _launch(self, stored: StoredRun) -> None:
@@ -271,7 +269,9 @@ class Runs:
         if action in run.actions:
             return
         if run.owner == "command line" and action != "delete":
-            raise Conflict(f"{run_id} is a run of the command line; {action} it there (./twin run --run {self.folder / run_id})")
+            raise Conflict(
+                f"{run_id} is a run of the command line; {action} it there (./twin run --run {self.folder / run_id})"
+            )
         raise Conflict(f"{run_id} is {run.state}; it can be {_PARTICIPLES[action]} when it is {_WHEN[action]}")
 
     def _new_name(self, request: dict[str, Any]) -> str:

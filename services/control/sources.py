@@ -10,9 +10,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from proto.errors import ProtoError, RemoteError
 from proto.messages.camera import STATUS_TOPIC, CameraStatus
 from proto.messages.driver import STATE_TOPIC, DriverState
+from proto.messages.work import WorkStatus
 from services.camera.client import RemoteCameras
 from services.control.errors import Conflict, NotFound, NotRunning
 from services.control.models import Service
@@ -20,6 +23,7 @@ from services.driver.client import RemoteRobot
 from services.policy.client import PolicyClient
 from services.policy.options import read_token as read_api_token
 from services.wire import make_client, make_subscriber
+from services.work.broker import Broker
 from so101.cameras import Frame
 from so101.config import Config
 from so101.robot.base import RobotError
@@ -100,10 +104,8 @@ class ArmSource:
 
     @contextlib.contextmanager
     def _robot(self):
-        wait_s = self._config.deploy.control_plane.request_timeout_s
-        robot = RemoteRobot(
-            self._config, name="control page", client=make_client(self._config, "driver", timeout_s=wait_s)
-        )
+        client = make_client(self._config, "driver", timeout_s=_patience_s(self._config))
+        robot = RemoteRobot(self._config, name="control page", client=client)
         try:
             yield robot
         except RobotError as error:
@@ -216,46 +218,37 @@ def _jpeg(image, quality_pct: int) -> bytes:
 
 
 class WorkSource:
-    """The broker, here or elsewhere: its workers and queues."""
+    """The broker, in this process or elsewhere: its workers and what they work on.
+
+    Attributes:
+        endpoint: where runs of this machine find it.
+    """
 
     def __init__(self, config: Config, *, embed: bool) -> None:
-        self._config, self.embedded = config, embed
-        self._broker = self._client = None
-        if embed:
-            try:
-                from services.work.broker import Broker  # TODO(E): engineer D's, not there yet
-
-                self._broker = Broker(config).start()
-                self.endpoint = connectable(self._broker.endpoint)
-            except ModuleNotFoundError:
-                self.embedded = False
-                self.endpoint = config.deploy.sockets.work.connect
-        else:
-            limit_s = config.deploy.control_plane.request_timeout_s
-            self._client = make_client(config, "work", timeout_s=limit_s)
-            self.endpoint = config.deploy.sockets.work.connect
+        self.embedded = embed
+        self._broker = Broker(config).start() if embed else None
+        self._client = None if embed else make_client(config, "work", timeout_s=_patience_s(config))
+        bound = self._broker.endpoint if embed else config.deploy.sockets.work.connect
+        self.endpoint = bound.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
 
     def look(self) -> Service:
-        """Workers and queues."""
+        """Workers and batches; for one thread."""
         try:
-            values = self._status()
+            report = self._broker.status() if self._broker else self._client.request(WorkStatus())
         except (ProtoError, OSError) as error:
             return _absent(f"no broker at {self.endpoint} ({error}); `./twin serve broker` starts one")
+        values = msgspec.to_builtins(report)
+        for worker in values["workers"]:
+            for clock in ("rate_per_min", "joined_s", "silent_s"):  # else every look would be news
+                worker[clock] = round(worker[clock])
         return Service(running=True, problem="", values=values)
 
     def has_workers(self) -> bool:
-        """Whether a worker is connected."""
-        return bool(self._status()["workers"])
+        """Whether a worker is connected to the broker of this process."""
+        return self._broker is not None and bool(self._broker.status().workers)
 
     def close(self) -> None:
-        for part in (self._broker, self._client):
-            if part is not None:
-                part.close()
-
-    def _status(self) -> dict[str, Any]:
-        if self._broker is None and self._client is None:
-            raise OSError("not there yet")
-        raise NotImplementedError
+        (self._broker or self._client).close()
 
 
 class PolicySource:
@@ -280,12 +273,12 @@ class PolicySource:
 
 def policy_source(config: Config) -> PolicySource:
     """That of deploy.client, with the patience of a page."""
-    client, limit_s = config.deploy.client, config.deploy.control_plane.request_timeout_s
+    client = config.deploy.client
     return PolicySource(
         PolicyClient(
             client.host,
             client.port,
-            timeout_ms=round(limit_s * 1000),
+            timeout_ms=round(_patience_s(config) * 1000),
             api_token=read_api_token(client.api_token_file),
             wire=client.wire,
         )
@@ -301,7 +294,9 @@ def _plain(stats: dict[str, Any]) -> dict[str, Any]:
         return {"note": "more counters than fit here"}
 
 
+def _patience_s(config: Config) -> float:
+    return config.deploy.control_plane.request_timeout_s
+
+
 def _absent(problem: str) -> Service:
     return Service(running=False, problem=problem)
-
-

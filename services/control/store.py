@@ -1,7 +1,7 @@
 """The run store: what was asked for, in SQLite. What became of it is read from disk (`progress`, `outcome`).
 
-Plain `sqlite3`: one table and a handful of statements need no mapper. Write-ahead logging, so that a reader (or a person
-with the sqlite3 shell) never stops the control plane; every change is on disk when the call returns.
+Plain `sqlite3`: one table and a handful of statements need no mapper. Write-ahead logging, so that a reader (or a
+person with the sqlite3 shell) never stops the control plane; every change is on disk when the call returns.
 """
 
 from __future__ import annotations

@@ -164,7 +164,9 @@ def _stages(progress: RunProgress, alive: bool, finished: bool) -> list[models.S
         stage = progress.stages.get(name)
         if stage is None:
             state = "done" if finished else "waiting"
-            views.append(models.Stage(name=name, state=state, done=0, total=0, unit="", rate_per_s=None, eta_s=None, note=""))
+            views.append(
+                models.Stage(name=name, state=state, done=0, total=0, unit="", rate_per_s=None, eta_s=None, note="")
+            )
             continue
         running = alive and place == current
         views.append(

@@ -25,8 +25,8 @@ class Share:
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What is on disk now. `causes` are of failed attempts, `replay_causes` of demos that failed in open-loop replay; most
-    frequent first."""
+    """What is on disk now. `causes` are of failed attempts, `replay_causes` of demos that failed in open-loop replay;
+    most frequent first."""
 
     succeeded: Share
     verified: Share

@@ -1,7 +1,8 @@
 """/api/events: the live state as server-sent events.
 
-Each event carries one topic: ``event: change``, ``data: {"topic", "value"}``; value null: gone. ``event: reset`` says that
-everything is sent anew. A browser that comes back with Last-Event-ID gets what it missed, or everything.
+Each event carries one topic: ``event: change``, ``data: {"topic", "value"}``; value null: gone. ``event: reset`` says
+that everything is sent anew, and which topics there are. A browser that comes back with Last-Event-ID gets what it
+missed, or everything.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ async def _stream(plane: ControlPlane, seen: int) -> AsyncIterator[bytes]:
 
 
 def _written(epoch: str, news: News) -> bytes:
-    lines = ["event: reset\ndata: {}\n\n"] if news.anew else []
+    topics = json.dumps({"topics": [change.topic for change in news.changes]})
+    lines = [f"event: reset\ndata: {topics}\n\n"] if news.anew else []
     for number, topic, value in news.changes:
         data = json.dumps({"topic": topic, "value": value}, separators=(",", ":"))
         lines.append(f"id: {epoch}-{number}\nevent: change\ndata: {data}\n\n")

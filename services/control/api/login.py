@@ -27,7 +27,9 @@ def log_in(request: Request, response: Response, login: Login) -> Done:
     if not gate.needs_token:
         return Done(text="no token is needed here")
     if not gate.is_token(login.token.strip()):
-        raise Unauthorized("that is not the token; it is in deploy.control_plane.http.token_file on the machine that serves")
+        raise Unauthorized(
+            "that is not the token; it is in deploy.control_plane.http.token_file on the machine that serves"
+        )
     secure = request.url.scheme == "https"
     response.set_cookie(COOKIE, gate.cookie, httponly=True, samesite="strict", secure=secure, max_age=30 * 86400)
     return Done(text="logged in")

@@ -15,8 +15,8 @@ router = APIRouter(prefix="/api/runs", tags=["runs"])
 
 # Files of a run may come from a stranger's folder: shown, never run.
 _FILE_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; img-src 'self' data:; media-src 'self' data:; style-src 'unsafe-inline'; "
-    "form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; img-src 'self' data:; media-src 'self' data:; "
+    "style-src 'unsafe-inline'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
 }
 
 
