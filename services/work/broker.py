@@ -36,8 +36,8 @@ from so101.pipeline.build import build_id
 
 
 class Broker:
-    """Serves on its own thread after `start`, or in this one with `serve`. It keeps nothing on disk: after a restart runs
-    and workers tell it again what it has to know.
+    """Serves on its own thread after `start`, or in this one with `serve`. It keeps nothing on disk: after a restart
+    runs and workers tell it again what it has to know.
 
     Raises:
         BindRefused, KeysError, OSError: as `services.wire.make_server`.

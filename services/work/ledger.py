@@ -32,9 +32,7 @@ class _Job:
     batch: _Batch
     index: int
     files: tuple[File, ...]
-    holders: set[str] = field(
-        default_factory=set
-    )  # workers that ever had it: from them a result is taken, however late
+    holders: set[str] = field(default_factory=set)  # workers that ever had it: their result is taken, however late
     lost: int = 0  # workers that vanished with it
     leased_s: float = 0.0
 
@@ -233,8 +231,9 @@ class Ledger:
         self._forget(job)
         text = (
             f"{job.lost} workers vanished while they worked on {job} (deploy.work.max_lost_workers); the last one "
-            f"({worker.joined.host}, process {worker.joined.pid}) {why}. Finished work is kept. Look at the workers' logs and "
-            "memory; with --set deploy.work.executor=local --workers 1 the job runs in this process and shows where it fails"
+            f"({worker.joined.host}, process {worker.joined.pid}) {why}. Finished work is kept. Look at the logs and "
+            "the memory of the workers; with --set deploy.work.executor=local --workers 1 the job runs in the process "
+            "of the command and shows where it fails"
         )
         job.batch.results[job.index] = Result(job.index, "{}", (), JobError("SimulationError", text, ""))
 

@@ -70,9 +70,7 @@ class PartStore:
             return
         del self._pieces[digest]
         if digest_of(pieces) != digest:
-            raise RemoteError(
-                "wrong_digest", f"part {digest[:12]}: its {size} bytes have another SHA-256; put it again"
-            )
+            raise RemoteError("wrong_digest", f"the {size} bytes of part {digest[:12]} have another SHA-256")
         self._whole[digest] = bytes(pieces)
 
     def get(self, digest: str) -> bytes:

@@ -100,7 +100,7 @@ class _Worker:
         self._process = context.Process(
             target=_serve, args=(theirs, function, initializer, initargs), name="so101-worker", daemon=True
         )
-        with _child_surroundings():
+        with child_surroundings():
             self._process.start()
         theirs.close()
         self._job: Any = None
@@ -151,7 +151,7 @@ def _next_ready(pool: list[_Worker]) -> _Worker:
 
 
 @contextmanager
-def _child_surroundings() -> Iterator[None]:
+def child_surroundings() -> Iterator[None]:
     """What a process started inside inherits: one BLAS thread, and SIGINT blocked from its first instruction on."""
     resource_tracker.ensure_running()  # its first start would unblock SIGINT again
     saved = {name: os.environ.get(name) for name in SINGLE_THREAD}
@@ -168,15 +168,15 @@ def _child_surroundings() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _end_with_parent() -> None:
-    """The sentinel becomes readable when the parent is gone, however it went."""
+def end_with_parent() -> None:
+    """End this process when its parent is gone, however it went: the sentinel becomes readable then. For a thread."""
     connection.wait([multiprocessing.parent_process().sentinel])
     os._exit(1)
 
 
 def _serve(pipe: connection.Connection, function, initializer, initargs) -> None:
     """Body of a worker: receive a job, answer (result, error, traceback)."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     failure = None
     try:
         if initializer is not None:
