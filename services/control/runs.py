@@ -228,7 +228,7 @@ class Runs:
             "overrides": [*self._more_overrides(), *chosen, *request["overrides"]],
             "folder": str((self.folder / stored.id).resolve()),
             "start": self._store.mark_started(stored.id),
-            "prefect": runs.prefect == "auto",
+            "prefect": runs.prefect,
             "prefect_home": str((self._state_dir / "prefect").resolve()),
             "prefect_start_s": runs.prefect_start_s,
             "progress_interval_s": runs.progress_interval_s,

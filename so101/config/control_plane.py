@@ -30,7 +30,7 @@ class RunsConfig(Section):
     stop_grace_s: float = Field(gt=0)
     at_exit: Literal["stop", "leave"]
     executor: Literal["auto", "local", "network", "ray"]
-    prefect: Literal["auto", "off"]
+    prefect: bool
     prefect_start_s: int = Field(ge=1)
     progress_interval_s: float = Field(ge=0)
 
@@ -53,7 +53,6 @@ class ControlPlaneConfig(Section):
     http: HttpConfig
     state_dir: str = Field(min_length=1)
     datasets: list[str]
-    models_dir: str = Field(min_length=1)
     embed_broker: bool
     request_timeout_s: float = Field(gt=0)
     jpeg_quality_pct: int = Field(ge=1, le=100)
