@@ -139,12 +139,12 @@ class Runs:
             return self._view(run_id, stored)
 
     def list(self) -> list[models.Run]:
-        """All runs: waiting and running ones, then newest first, then those of the command line."""
+        """All runs: those at work, those that wait, the others newest first, then those of the command line."""
         with self._lock:
             stored = {run.id: run for run in self._store.all()}
             names = [*stored, *(name for name in self._folders() if name not in stored)]
             views = [self._view(name, stored.get(name)) for name in names]
-        return sorted(views, key=lambda run: run.state not in ("queued", "running", "stopping"))
+        return sorted(views, key=lambda run: _RANK.get(run.state, len(_RANK)))
 
     def folder_of(self, run_id: str) -> RunFolder:
         """The folder of a run that exists.
@@ -282,5 +282,6 @@ class Runs:
         return next(n for n in (name, *(f"{name}-{i}" for i in range(2, len(taken) + 3))) if n not in taken)
 
 
+_RANK = {"running": 0, "stopping": 0, "queued": 1}
 _PARTICIPLES = {"stop": "stopped", "resume": "resumed", "delete": "deleted"}
 _WHEN = {"stop": "queued or running", "resume": "stopped or failed", "delete": "neither queued nor running"}
