@@ -26,8 +26,8 @@ from services.wire import make_client
 from so101.config import Config
 from so101.control.asking import Asker
 from so101.control.boundary import PolicyBoundary
-from so101.control.keep_alive import KeepAlive
 from so101.control.loop import ControlLoop
+from so101.control.policy_pilot import PolicyPilot
 from so101.control.rollout import Rollout, run_rollout
 from so101.control.stats import LoopStats
 from so101.datasets.demo import Demo
@@ -123,10 +123,10 @@ class Parts:
             self._robot = stack.enter_context(RemoteRobot(self._config, name="./real"))
             cameras = stack.enter_context(RemoteCameras(self._config, self._cameras))
             cameras.latest()  # waits until all are there, or says which are not
-            self._asker = self._policy(stack)
+            pilot = self._pilot(stack)
             keys = stack.enter_context(TerminalKeys(self._config.deploy.control.keys))
             self._loop = ControlLoop(
-                self._config, self._robot, cameras, self._boundary, self._asker, moves=self._wishes.arm, keys=keys,
+                self._config, self._robot, cameras, pilot, moves=self._wishes.arm, keys=keys,
                 judge=self._judge, say=self._say, stopped=self._ending,
             )  # fmt: skip
             if self._wishes.arm:
@@ -142,7 +142,7 @@ class Parts:
     def rollout(self, seed: int) -> Rollout:
         """One rollout; the rig is set up for it first."""
         demo = self._wishes.demo
-        with KeepAlive(self._robot, active=self._wishes.arm):
+        with self._loop.holding():
             self._set_up(seed)
         meta = {
             "policy": self._wishes.policy or "remote",
@@ -151,7 +151,8 @@ class Parts:
             "demo": str(self._wishes.demo_path) if demo is not None else None,
             "unix_s": time.time(),
         }
-        start = None if demo is None else demo.q_target[0]
+        home = np.array([joint.home_rad for joint in self._config.robot.joints])
+        start = home if demo is None else demo.q_target[0]
         return run_rollout(
             self._config, self._loop, self._folder, cameras=self._cameras, start=start, seed=seed, meta=meta
         )
@@ -177,7 +178,7 @@ class Parts:
             settings=wishes.service_settings, stop=self._stop, say=self._say,
         )  # fmt: skip
 
-    def _policy(self, stack: ExitStack) -> Asker:
+    def _pilot(self, stack: ExitStack) -> PolicyPilot:
         settings = self._config.deploy.client
         client = stack.enter_context(PolicyClient.from_config(self._config, read_token(settings.api_token_file)))
         if not client.ping(settings.connect_timeout_ms):
@@ -185,10 +186,10 @@ class Parts:
                 f"no policy server answers at {client.endpoint} (deploy.client); start one with ./policy, or let "
                 "./real do it: --policy replay"
             )
-        self._boundary = PolicyBoundary(self._config, client.modality)
-        asker = Asker(client)
-        stack.callback(asker.close)
-        return asker
+        boundary = PolicyBoundary(self._config, client.modality)
+        self._asker = Asker(client)
+        stack.callback(self._asker.close)
+        return PolicyPilot(self._config, boundary, self._asker, self._config.task.active.language, say=self._say)
 
     def _set_up(self, seed: int) -> None:
         """Objects to their places in the rig, the policy to the beginning of an episode."""
@@ -229,10 +230,8 @@ def _tell(say: Callable[[str], None], rollout: Rollout) -> None:
     say(f"rollout {rollout.index}: {result.outcome} ({result.reason})")
     if late is not None:
         counted = ", ".join(f"{count} {reason}" for reason, count in misses.items()) or "none"
-        say(
-            f"  {stats['ticks']} ticks; commands sent {late['p50']:.1f} (p50), {late['p99']:.1f} (p99), {late['max']:.1f} "
-            f"(max) ms after their grid time; misses: {counted}"
-        )
+        ms = ", ".join(f"{name} {late[name]:.1f}" for name in ("p50", "p99", "max"))
+        say(f"  {stats['ticks']} ticks; commands sent after their grid time: {ms} ms; misses: {counted}")
     if rollout.demo is not None:
         say(f"  {rollout.demo}")
     say(f"  {rollout.plot}")

@@ -98,7 +98,7 @@ class ServiceDied(So101Error):
 
 def _with(spec: Spec, own: Sequence[str]) -> Spec:
     """`spec` with further options. What dies in a rollout is told, never started again behind the arm's back."""
-    return replace(spec, argv=(*spec.argv, *own), restart=False)
+    return replace(spec, argv=(*spec.argv, *own), required=True, restart=False)
 
 
 def _exit_code(process: Process) -> int | None:

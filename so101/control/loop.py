@@ -1,7 +1,7 @@
-"""The control loop: thirty times a second look, decide, send. It keeps its own time whatever the policy does.
+"""The control loop: thirty times a second look, decide, send. It keeps its own time whatever the pilot does.
 
-A rollout eases to its start pose, follows the policy, is judged, and eases home. Every tick is logged; those in which
-the policy has the arm are recorded. While no fresh action is there, the last target is sent again: the arm holds.
+A rollout eases to its start pose, hands the arm to a pilot, is judged, and eases home. Every tick is logged; those the
+pilot wants are recorded. While there is no fresh target the last one is sent again: the arm holds.
 """
 
 from __future__ import annotations
@@ -15,17 +15,15 @@ import numpy as np
 
 from so101.cameras.base import CameraError, Frame
 from so101.config import Config
-from so101.control.asking import Answer, Asker
-from so101.control.boundary import PolicyBoundary
-from so101.control.chunks import ChunkPlan
+from so101.control.keep_alive import KeepAlive
 from so101.control.pacing import Clock, Grid, MonotonicClock, Tick
+from so101.control.pilot import Choice, EpisodeEnd, Look, Pilot
 from so101.control.rollout_log import TickLog, TickRow
 from so101.control.stats import LoopStats
 from so101.datasets.rollouts import EpisodeRecorder, Outcome
-from so101.errors import So101Error
 from so101.robot.base import MODES, CommandRefused, NotArmed, Robot, RobotError, RobotState
 
-_MOVING_MODES = ("released", "holding", "following")  # others mean that the arm does something of its own
+_OBEYING_MODES = ("released", "holding", "following")  # others mean that the arm does something of its own
 
 
 class Keys(Protocol):
@@ -49,59 +47,22 @@ class Cameras(Protocol):
         """Camera name -> newest frame. Raises CameraError when a camera has none in time."""
 
 
-class NoCameras:
-    """For policies that do not look."""
-
-    def latest(self, timeout_s: float) -> dict[str, Frame]:
-        return {}
-
-
 @dataclass(frozen=True)
 class EpisodeResult:
-    """How a rollout ended, and why in words."""
+    """How a rollout ended, and why in words; `info` is what the pilot says about it."""
 
     outcome: Outcome
     reason: str
     stats: LoopStats
-    info: dict[str, Any] = field(default_factory=dict)  # the policy's last
-
-
-class EpisodeEnd(Exception):
-    """The rollout is over. `can_move`: whether the arm may still be sent home by the loop."""
-
-    def __init__(self, outcome: Outcome, reason: str, *, can_move: bool = True) -> None:
-        super().__init__(reason)
-        self.outcome, self.reason, self.can_move = outcome, reason, can_move
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What a phase wants this tick: a target (6,) rad or None for the last one, and where it is from."""
-
-    target: np.ndarray | None
-    phase: str
-    chunk: int = -1
-    row: int = -1
-    miss: str = ""
-    record: bool = False
-
-
-@dataclass
-class Look:
-    """What a tick sees."""
-
-    tick: Tick
-    state: RobotState
-    frames: Mapping[str, Frame]
-    keys: list[str]
+    info: dict[str, Any] = field(default_factory=dict)
 
 
 class ControlLoop:
-    """Runs rollouts. Everything it needs is handed in; it opens and closes nothing but its thread for the policy.
+    """Runs rollouts. Everything it needs is handed in; it opens and closes nothing.
 
     Args:
         moves: False for a dry run: nothing is commanded, targets are logged and recorded all the same.
-        judge: called when the policy is done or time is up and nobody said how it went: an outcome.
+        judge: called when the pilot has finished or time is up and nobody said how it went: an outcome.
         say: takes one line for the person at the terminal.
         stopped: why the program is to end; None while it is not.
     """
@@ -111,8 +72,7 @@ class ControlLoop:
         config: Config,
         robot: Robot,
         cameras: Cameras,
-        policy_boundary: PolicyBoundary,
-        asker: Asker,
+        pilot: Pilot,
         *,
         moves: bool,
         judge: Callable[[], Outcome] = lambda: "unknown",
@@ -121,43 +81,49 @@ class ControlLoop:
         say: Callable[[str], None] = lambda text: None,
         stopped: Callable[[], str | None] = lambda: None,
     ) -> None:
-        self._config, self._settings = config, config.deploy.control
-        self._robot, self._cameras, self._boundary, self._asker = robot, cameras, policy_boundary, asker
+        self._settings = config.deploy.control
+        self._robot, self._cameras, self._pilot = robot, cameras, pilot
         self._moves, self._judge, self._say, self._stopped = moves, judge, say, stopped
         self._keys, self._clock = keys or NoKeys(), clock or MonotonicClock()
         self._home = np.array([joint.home_rad for joint in config.robot.joints])
         self._deadline_s = self._settings.deadline_ms / 1000
 
-    def run_episode(
-        self, start: np.ndarray | None, language: str, log: TickLog, recorder: EpisodeRecorder | None
-    ) -> EpisodeResult:
+    def holding(self) -> KeepAlive:
+        """A context in which the arm stays where it is, for what takes time between rollouts."""
+        return KeepAlive(self._robot, active=self._moves)
+
+    def run_episode(self, start: np.ndarray | None, log: TickLog, recorder: EpisodeRecorder | None) -> EpisodeResult:
         """One rollout.
 
         Args:
-            start: (6,) rad where it starts; home when None.
-            language: the task in words.
-            log, recorder: take every tick, and those of the policy phase. The caller finishes them.
+            start: (6,) rad where it starts; where the arm is when None.
+            log, recorder: take every tick, and those the pilot wants recorded. The caller finishes them.
         """
-        self._log, self._recorder, self._language = log, recorder, language
-        self._stats, self._info = LoopStats(), {}
+        self._log, self._recorder, self._stats = log, recorder, LoopStats()
         self._frames, self._failed_reads, self._busy = {}, 0, ""
+        info: dict[str, Any] = {}
         try:
             self._last = self._first_target()
             self._grid = Grid(self._settings.control_hz, self._clock)
             self._began_s = self._clock.now()
-            self._ease(self._home if start is None else np.asarray(start, float), "start")
-            self._follow_policy()
+            if start is not None:
+                self._ease(np.asarray(start, float), "start")
+            self._pilot.begin(self._last, self._stats)
+            try:
+                self._fly()
+            finally:
+                info = self._pilot.end()
         except EpisodeEnd as end:
             ended = end
         outcome = self._judge() if ended.outcome == "unknown" else ended.outcome
-        self._asker.forget()
+        reason = ended.reason
         if ended.can_move:
-            self._say(f"{ended.reason}; going home")
+            self._say(f"{reason}; going home")
             try:
                 self._ease(self._home, "home")
             except EpisodeEnd as end:
-                ended = EpisodeEnd(outcome, f"{ended.reason}; on the way home: {end.reason}")
-        return EpisodeResult(outcome, ended.reason, self._stats, self._info)
+                reason = f"{reason}; on the way home: {end.reason}"
+        return EpisodeResult(outcome, reason, self._stats, info)
 
     # --- phases ------------------------------------------------------------------------------------------------------
 
@@ -170,80 +136,21 @@ class ControlLoop:
             target = begin + share * (goal - begin)
             self._tick(lambda look, target=target: Choice(target, phase))
 
-    def _follow_policy(self) -> None:
-        """Until something raises `EpisodeEnd`."""
-        settings = self._settings
-        self._plan = ChunkPlan(
-            settings.execute_steps,
-            run_on=settings.overlap,
-            ema_alpha=settings.ema_alpha,
-            max_stale_s=settings.max_stale_ms / 1000,
-        )
-        self._plan.start_from(self._last)
-        self._paused, self._done, self._policy_errors_in_row = False, False, 0
-        self._asked_at = 0
-        ends_s = self._clock.now() + settings.max_episode_s
-        while not (self._done and self._plan.wants_next):
-            self._tick(self._policy_choice)
+    def _fly(self) -> None:
+        """The pilot has the arm, until something raises `EpisodeEnd`."""
+        self._paused = False
+        ends_s = self._clock.now() + self._settings.max_episode_s
+        while True:
+            self._tick(self._piloted)
             if self._clock.now() > ends_s:
-                raise EpisodeEnd("unknown", f"time is up ({settings.max_episode_s:g} s)")
-        for _ in range(round(settings.settle_s * settings.control_hz)):
-            self._tick(lambda look: Choice(None, "settle", record=True))
-        raise EpisodeEnd("unknown", "the policy is done")
+                raise EpisodeEnd("unknown", f"time is up ({self._settings.max_episode_s:g} s)")
 
-    def _policy_choice(self, look: Look) -> Choice:
-        if "pause" in look.keys:
+    def _piloted(self, look: Look) -> Choice:
+        if "pause" in self._pressed:
             self._paused = not self._paused
             self._say("paused: the arm holds; the same key goes on" if self._paused else "going on")
-            self._plan.drop()
-            self._asker.forget()
-        if self._paused:
-            return Choice(None, "paused")
-        self._take_answer(self._asker.answer())
-        if self._plan.wants_next and not self._asker.waiting and not self._done:
-            self._ask(look)
-        if self._plan.empty and self._asker.waiting:  # nothing to send this tick but the answer: wait for it a little
-            left_s = look.tick.due_s + self._deadline_s / 2 - self._clock.now()
-            self._take_answer(self._asker.answer(max(0.0, left_s)))
-        target = self._plan.next(self._clock.now())
-        if target is None:
-            begun = self._plan.executed > 0
-            return Choice(None, "policy", miss="inference" if begun and not self._done else "", record=begun)
-        return Choice(target.q, "policy", target.chunk, target.row, record=True)
-
-    def _ask(self, look: Look) -> None:
-        self._asked_at = self._plan.executed
-        self._asker.ask(self._boundary.observation(look.state.q_rad, look.frames, self._language))
-
-    def _take_answer(self, answer: Answer | None) -> None:
-        if answer is None:
-            return
-        self._stats.inference_ms.append(answer.took_s * 1000)
-        error = answer.error
-        if error is None:
-            try:
-                rows = self._boundary.joint_targets(answer.action)
-            except So101Error as wrong:
-                error = wrong
-        if error is not None:
-            self._policy_failed(error)
-            return
-        self._policy_errors_in_row = 0
-        self._stats.chunks += 1
-        self._info = answer.info
-        self._plan.push(rows, elapsed=self._plan.executed - self._asked_at, now_s=self._clock.now())
-        if answer.info.get("done"):
-            self._done = True
-
-    def _policy_failed(self, error: Exception) -> None:
-        """Hold; ask again while retries are left, otherwise end."""
-        self._stats.policy_errors += 1
-        self._policy_errors_in_row += 1
-        self._plan.drop()
-        what = f"the policy failed: {error}"
-        if self._policy_errors_in_row > self._settings.policy_retries:
-            raise EpisodeEnd("aborted", what) from error
-        self._say(f"{what}; the arm holds, asking again ({self._policy_errors_in_row})")
+            self._pilot.pause()
+        return Choice(None, "paused") if self._paused else self._pilot.choose(look)
 
     # --- one tick ----------------------------------------------------------------------------------------------------
 
@@ -251,14 +158,16 @@ class ControlLoop:
         """Wait for the grid, look, let the phase choose, send, log."""
         now = self._clock.now
         tick = self._grid.wait()
+        self._stats.skipped += tick.skipped
         if (why := self._stopped()) is not None:
             raise EpisodeEnd("aborted", why, can_move=False)
-        keys = self._read_keys()
+        self._read_keys()
         state, missed = self._read()
         read_s = now()
         missed = self._look_around() or missed
         seen_s = now()
-        choice = choose(Look(tick, state, self._frames, keys))
+        patience_s = max(0.0, tick.due_s + self._deadline_s / 2 - seen_s)
+        choice = choose(Look(tick, state, self._frames, patience_s))
         chosen_s = now()
         target = self._last if choice.target is None else choice.target
         sent = self._send(target)
@@ -280,31 +189,30 @@ class ControlLoop:
         over = now() > tick.due_s + self._grid.period_s  # then the next tick is late because of this one
         self._busy = max(spent, key=spent.get) if over else ""
 
-    def _read_keys(self) -> list[str]:
-        keys = self._keys.poll()
-        if "help" in keys:
+    def _read_keys(self) -> None:
+        self._pressed = self._keys.poll()
+        if "help" in self._pressed:
             meanings = self._settings.keys.model_dump()
             self._say("keys: " + "; ".join(f"{' or '.join(names)}: {meaning}" for meaning, names in meanings.items()))
         for outcome in ("success", "failure"):
-            if outcome in keys:
+            if outcome in self._pressed:
                 raise EpisodeEnd(outcome, f"marked as a {outcome}")
-        if "abort" in keys:
+        if "abort" in self._pressed:
             raise EpisodeEnd("aborted", "aborted by a key")
-        return keys
 
     def _read(self) -> tuple[RobotState, str]:
         """The newest state, and "bus" when it is an old one."""
+        trouble = ""
         try:
             self._state = self._robot.read()
             fresh = self._state.missed_reads == 0
         except RobotError as error:
-            if self._failed_reads + 1 >= self._settings.max_failed_reads:
-                raise EpisodeEnd("aborted", f"the arm does not answer: {error}", can_move=False) from error
-            fresh = False
+            fresh, trouble = False, f": {error}"
         self._failed_reads = 0 if fresh else self._failed_reads + 1
         if self._failed_reads >= self._settings.max_failed_reads:
-            raise EpisodeEnd("aborted", f"{self._failed_reads} reads of the joints failed in a row", can_move=False)
-        if self._moves and self._state.mode not in _MOVING_MODES:
+            what = f"{self._failed_reads} reads of the joints failed in a row{trouble}"
+            raise EpisodeEnd("aborted", what, can_move=False)
+        if self._moves and self._state.mode not in _OBEYING_MODES:
             what = f"the arm is {self._state.mode} ({MODES[self._state.mode]}): {self._state.reason}"
             raise EpisodeEnd("aborted", what, can_move=False)
         return self._state, "" if fresh else "bus"
@@ -348,7 +256,6 @@ class ControlLoop:
     def _count(self, tick: Tick, sent_s: float, miss: str) -> None:
         stats = self._stats
         stats.ticks += 1
-        stats.skipped += tick.skipped
         stats.woke_ms.append(1000 * (tick.woke_s - tick.due_s))
         stats.sent_ms.append(1000 * (sent_s - tick.due_s))
         if miss:

@@ -38,7 +38,7 @@ def run_rollout(
 
     Args:
         cameras: names of cameras.yaml to record.
-        start: (6,) rad; home when None.
+        start: (6,) rad; where the arm is when None.
         seed, meta: go into the demo.
 
     Raises:
@@ -48,16 +48,17 @@ def run_rollout(
     recorder = EpisodeRecorder(config, folder, index, cameras)
     try:
         with TickLog(folder.log(index), config.robot.joint_names) as log:
-            result = loop.run_episode(start, config.task.active.language, log, recorder)
+            result = loop.run_episode(start, log, recorder)
     except BaseException:
         recorder.discard()
         raise
     demo = None
-    if recorder.num_frames:
-        facts = {"reason": result.reason, "loop": result.stats.summary(), "late_frames": recorder.late_frames}
-        demo = recorder.finish(task=config.task.name, seed=seed, outcome=result.outcome, meta={**meta, **facts})
-    else:
-        recorder.discard()
-    title = f"{folder.root.name}, rollout {index}: {result.outcome} ({result.reason})"
-    write_plot(folder.plot(index), read_log(folder.log(index)), config.robot.joint_names, title)
+    with loop.holding():
+        if recorder.num_frames:
+            facts = {"reason": result.reason, "loop": result.stats.summary(), "late_frames": recorder.late_frames}
+            demo = recorder.finish(task=config.task.name, seed=seed, outcome=result.outcome, meta={**meta, **facts})
+        else:
+            recorder.discard()
+        title = f"{folder.root.name}, rollout {index}: {result.outcome} ({result.reason})"
+        write_plot(folder.plot(index), read_log(folder.log(index)), config.robot.joint_names, title)
     return Rollout(index, result, demo, folder.plot(index))

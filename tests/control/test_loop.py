@@ -7,6 +7,7 @@ from so101.cameras.base import CameraError
 from so101.config import load_config
 from so101.control.boundary import PolicyBoundary
 from so101.control.loop import ControlLoop
+from so101.control.policy_pilot import PolicyPilot
 from so101.policies.base import PolicyError
 from so101.policies.interface import PolicyInterface
 from so101.policies.playback import Playback
@@ -47,13 +48,14 @@ class Rig:
         self.stop = None
         extra = {} if judge is None else {"judge": judge}
         boundary = PolicyBoundary(config, replace(PolicyInterface(config).modality, video=videos))
+        pilot = PolicyPilot(config, boundary, self.asker, "pick it up", clock=self.clock, say=self.said.append)
         self.loop = ControlLoop(
-            config, self.arm, self.cameras, boundary, self.asker, moves=moves, clock=self.clock,
+            config, self.arm, self.cameras, pilot, moves=moves, clock=self.clock,
             keys=ScriptedKeys(keys or {}), say=self.said.append, stopped=lambda: self.stop, **extra,
         )  # fmt: skip
 
     def run(self, start=None):
-        return self.loop.run_episode(start, "pick it up", self.rows, self.rows)
+        return self.loop.run_episode(HOME if start is None else start, self.rows, self.rows)
 
 
 # --- laws ------------------------------------------------------------------------------------------------------------
@@ -198,7 +200,7 @@ def test_chunks_that_are_none_are_not_executed(broken):
     rig = Rig()
     rig.policy.get_action = lambda observation, options=None: (BROKEN[broken], {})
     result = rig.run()
-    assert result.outcome == "aborted" and result.reason.startswith("the policy failed: the policy's")
+    assert result.outcome == "aborted" and result.reason.startswith("the policy failed: the policy's chunk cannot")
     np.testing.assert_allclose(rig.arm.sent, np.tile(HOME, (len(rig.arm.sent), 1)))
 
 
@@ -307,4 +309,5 @@ def test_a_slow_recorder_makes_the_next_tick_late_and_is_named():
     result = rig.run()
     assert set(result.stats.misses) == {"recording"}
     assert result.stats.skipped > 0
-    assert result.stats.ticks + result.stats.skipped == rig.rows.log[-1].tick + 1
+    ended = 1  # the tick in which the policy had finished commands nothing and is not logged
+    assert result.stats.ticks + result.stats.skipped + ended == rig.rows.log[-1].tick + 1
