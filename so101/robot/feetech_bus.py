@@ -23,6 +23,7 @@ except ImportError:  # Windows
     _PORT_ERRORS = (OSError,)
 
 _SLICE_S = 0.002  # one blocking read of the port
+_WRITE_S = 1.0  # the kernel takes a packet at once: a busy machine must not look like a lost port
 
 
 class PortLost(BusError):
@@ -216,7 +217,7 @@ def _make_port(sdk: Any, name: str, reply_timeout_ms: float) -> Any:
             if self.is_open:
                 self.closePort()
             self.ser = serial.Serial(
-                self.port_name, self.baudrate, timeout=_SLICE_S, write_timeout=reply_timeout_ms / 1000, exclusive=True
+                self.port_name, self.baudrate, timeout=_SLICE_S, write_timeout=_WRITE_S, exclusive=True
             )
             self.is_open = True
             self.ser.reset_input_buffer()
