@@ -96,6 +96,7 @@ class ControlConfig(Section):
     policy_retries: int = Field(ge=0)
     max_failed_reads: int = Field(ge=1)
     max_frame_age_ms: float = Field(gt=0)
+    camera_lost_s: float = Field(gt=0)
     sessions: str = Field(min_length=1)
     keys: KeysConfig
 

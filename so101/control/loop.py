@@ -167,7 +167,7 @@ class ControlLoop:
         missed = self._look_around() or missed
         seen_s = now()
         patience_s = max(0.0, tick.due_s + self._deadline_s / 2 - seen_s)
-        choice = choose(Look(tick, state, self._frames, patience_s))
+        choice = choose(Look(tick, state, self._frames, self._oldest_frame_s(), patience_s))
         chosen_s = now()
         target = self._last if choice.target is None else choice.target
         sent = self._send(target)
@@ -227,8 +227,8 @@ class ControlLoop:
             if not self._frames:
                 raise EpisodeEnd("aborted", f"cameras: {trouble}") from error
         age_s = self._oldest_frame_s()
-        if age_s > self._settings.max_frame_age_ms / 1000:
-            raise EpisodeEnd("aborted", f"a frame is {age_s:.1f} s old (control.max_frame_age_ms). {trouble}".rstrip())
+        if age_s > self._settings.camera_lost_s:
+            raise EpisodeEnd("aborted", f"a camera gave nothing new for {age_s:.1f} s. {trouble}".rstrip())
         return "camera" if trouble else ""
 
     def _oldest_frame_s(self) -> float:

@@ -57,7 +57,8 @@ class PolicyPilot:
         if self._done and self._plan.wants_next:
             return self._settle()
         self._take(self._asker.answer())
-        if self._plan.wants_next and not self._asker.waiting and not self._done:
+        blind = look.frames_age_s > self._settings.max_frame_age_ms / 1000
+        if self._plan.wants_next and not (self._asker.waiting or self._done or blind):
             self._asked_at = self._plan.executed
             self._asker.ask(self._boundary.observation(look.state.q_rad, look.frames, self._language))
         if self._plan.empty and self._asker.waiting:  # there is nothing to send but the answer: wait for it a little
@@ -65,7 +66,8 @@ class PolicyPilot:
         target = self._plan.next(self._clock.now())
         if target is None:
             begun = self._plan.executed > 0
-            return Choice(None, "policy", miss="inference" if begun and not self._done else "", record=begun)
+            why = "camera" if blind else "inference"
+            return Choice(None, "policy", miss=why if begun and not self._done else "", record=begun)
         return Choice(target.q, "policy", target.chunk, target.row, record=True)
 
     def pause(self) -> None:

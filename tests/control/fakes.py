@@ -61,6 +61,7 @@ class FakeCameras:
     def __init__(self, clock: FakeClock, names: tuple[str, ...]) -> None:
         self.clock, self.names, self.age_s, self.takes_s, self.count = clock, names, 0.01, 0.0, 0
         self.errors: dict[int, Exception] = {}  # raised by the n-th look
+        self.ages: dict[int, float] = {}  # of the frames of the n-th look
 
     def latest(self, timeout_s: float) -> dict[str, Frame]:
         assert timeout_s == 0.0, "the loop has no time to wait for cameras"
@@ -69,7 +70,7 @@ class FakeCameras:
             raise self.errors.pop(self.count)
         self.count += 1
         image = np.full((4, 6, 3), self.count % 256, np.uint8)
-        stamp = time.time() - self.age_s
+        stamp = time.time() - self.ages.get(self.count, self.age_s)
         return {name: Frame(image, self.clock.time_s, stamp, self.count, name) for name in self.names}
 
 

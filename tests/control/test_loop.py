@@ -249,11 +249,21 @@ def test_a_command_that_is_refused_ends_the_rollout():
     assert result.reason == "the driver refuses: another session commands" and rig.arm.sent == []
 
 
-def test_old_pictures_are_not_shown_to_the_policy():
+def test_old_pictures_are_not_shown_to_the_policy_the_arm_holds_meanwhile():
     rig = Rig()
-    rig.cameras.age_s = 1.5
+    rig.cameras.ages = {EASE + tick: 1.5 for tick in range(12, 30)}
     result = rig.run()
-    assert result.outcome == "aborted" and "a frame is 1.5 s old" in result.reason
+    assert result.reason == "the policy is done"
+    assert result.stats.misses == {"camera": 30 - 17}, "rows 12 to 16 were of a chunk asked for in time"
+    moved = [row.target for row in rig.rows.log if row.row >= 0]
+    np.testing.assert_allclose(moved[:16], rig.policy.q[:16], atol=2e-6)
+
+
+def test_a_camera_that_is_lost_ends_the_rollout():
+    rig = Rig()
+    rig.cameras.age_s = 6.0
+    result = rig.run()
+    assert result.outcome == "aborted" and "a camera gave nothing new for 6.0 s" in result.reason
     assert rig.asker.questions == []
 
 
