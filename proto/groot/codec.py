@@ -80,7 +80,9 @@ def _w3_array(found: dict[str, Any], limits: Limits) -> Any:
     kind, descr, shape = _plain(found.get("kind", b"")), _plain(found["type"]), found.get("shape", [])
     descr = descr.decode("latin-1") if isinstance(descr, bytes) else descr
     if kind not in (b"", "") or not isinstance(descr, str):
-        raise BadMessage(f"array of kind {kind!r}: only numbers and booleans are taken, no objects and no structures")
+        raise BadMessage(
+            f"array of kind {str(kind)[:16]}: only numbers and booleans are taken, no objects or structures"
+        )
     if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
         raise BadMessage(f"an array's shape must be a list of sizes, got {str(shape)[:80]}")
     array = npy.numbers(_binary(found, "data"), descr, tuple(shape), limits.dimensions)
