@@ -85,7 +85,7 @@ class ArmDriver:
         self._arm.connect()
         with self._lock:
             self._setup_limits()
-            self._monitor = HealthMonitor(self._settings, self.joint_names)
+            self._monitor = HealthMonitor(self._settings, self.joint_names, self._bus_settings.supply_v)
             self._health = Health("ok", "", ())
             self._last_read_s = self._reopened_s = self._commanded_s = self._clock()
             self._missed = 0
@@ -98,8 +98,8 @@ class ArmDriver:
             self._keep(reading)
         for note in self._arm.notes:
             log.warning("%s", note)
-        atexit.register(self.close)
         if self._threaded:
+            atexit.register(self.close)
             self._thread = threading.Thread(target=self._run, name="arm", daemon=True)
             self._thread.start()
 
@@ -233,13 +233,13 @@ class ArmDriver:
             self._lost_with_torque = self._mode in _ENERGISED
             left = "; the torque is LEFT ON where servos have power" if self._lost_with_torque else ""
             self._enter("lost", f"no look at the arm for {gone_s:.1f} s ({error}){left}", logging.ERROR)
-        self._state = replace(
-            self._state, mode=self._mode, reason=self._reason, armed=self._has_torque, missed_reads=self._missed
-        )
+        self._state = replace(self._state, missed_reads=self._missed)
 
     def _on_reading(self, reading: Reading, now: float) -> None:
         self._missed, self._last_read_s = 0, now
-        self._health = self._monitor.update(reading.temperature_c, reading.load_pct, reading.error_bits, now)
+        self._health = self._monitor.update(
+            reading.temperature_c, reading.load_pct, reading.voltage_v, reading.error_bits, now
+        )
         self._keep(reading)
         if self._mode == "lost":
             self._recover(reading, now)
@@ -309,6 +309,7 @@ class ArmDriver:
             if self._way_s < self._way.duration_s:
                 return
             off_ticks = np.abs(reading.q_rad - goal) / self._arm.rad_per_tick()
+            off_ticks[-1] = 0.0  # a jaw that holds something stays open, and nothing falls because of it
             if off_ticks.max() <= self._settings.arrival_ticks:
                 self._arm.torque_off()
                 self._home_because = None
@@ -351,10 +352,13 @@ class ArmDriver:
     def _send(self, goal: np.ndarray, now: float) -> None:
         self._goal = self._arm.write_goal(goal)
         self._sent_s = now
+        self._state = replace(self._state, goal_rad=self._goal)
 
     def _enter(self, mode: Mode, reason: str, level: int = logging.INFO) -> None:
         log.log(level, "arm %s: %s", mode, reason)
         self._mode, self._reason = mode, reason
+        if self._state is not None:
+            self._state = replace(self._state, mode=mode, reason=reason, armed=self._has_torque)
 
     @property
     def _has_torque(self) -> bool:

@@ -154,16 +154,32 @@ class Health:
 
 
 class HealthMonitor:
-    """Temperature, load and the servos' own faults."""
+    """Temperature, load, supply and the servos' own faults.
 
-    def __init__(self, settings: SafetyConfig, joint_names: tuple[str, ...]) -> None:
-        self._joints = joint_names
+    Args:
+        supply_v: lowest and highest voltage, V.
+    """
+
+    def __init__(self, settings: SafetyConfig, joint_names: tuple[str, ...], supply_v: tuple[float, float]) -> None:
+        self._joints, self._supply_v = joint_names, supply_v
         self._heat = Cutoff("{:.0f} degrees C", settings.temperature_c, joint_names)
         self._load = Cutoff("{:.0f} % load", settings.load_pct, joint_names)
 
-    def update(self, temperature_c: np.ndarray, load_pct: np.ndarray, error_bits: np.ndarray, now_s: float) -> Health:
+    def update(
+        self,
+        temperature_c: np.ndarray,
+        load_pct: np.ndarray,
+        voltage_v: np.ndarray,
+        error_bits: np.ndarray,
+        now_s: float,
+    ) -> Health:
         """Judge one look at the arm; arrays (6,)."""
         found = [self._heat.update(temperature_c, now_s), self._load.update(np.abs(load_pct), now_s)]
+        low, high = self._supply_v
+        if voltage_v.min() < low or voltage_v.max() > high:
+            found.append(
+                ("warn", f"supply is {voltage_v.min():g} to {voltage_v.max():g} V, must be {low:g} to {high:g}")
+            )
         for index, bits in enumerate(error_bits.tolist()):
             found += [
                 (level, f"{self._joints[index]}: servo reports {text}") for level, text in self._faults(index, bits)
