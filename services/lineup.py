@@ -88,12 +88,13 @@ def line_up(
     if profile == "sim":
         own["rig"] = ["--port-link", port_link]
         own["driver"] += ["--set", f"robot.bus.port={port_link}"]
+        own["policy"] = ["--set", "deploy.server.policy=expert"]  # needs no demo yet; `settings` may say otherwise
     specs, seen = [], dict.fromkeys(names, 0)
     for name in names:
         seen[name] += 1
         if only and name not in only:
             continue
-        argv = [sys.executable, "-m", "services.cli", "serve", name, *settings, *own.get(name, [])]
+        argv = [sys.executable, "-m", "services.cli", "serve", name, *own.get(name, []), *settings]
         label = f"{name}-{seen[name]}" if name in ("generator", "renderer") else name
         specs.append(Spec(label, tuple(argv), health=health_check(config, name), required=name not in _MAY_FAIL))
     return specs
