@@ -25,8 +25,8 @@ class EpisodeEnd(Exception):
 
 @dataclass(frozen=True)
 class Look:
-    """What a tick sees. `frames_age_s`: of the oldest frame; `patience_s`: how long, from now, an answer may be waited for
-    without being late."""
+    """What a tick sees. `frames_age_s`: of the oldest frame; `patience_s`: how long from now an answer may be waited
+    for without being late."""
 
     tick: Tick
     state: RobotState

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-MISS_REASONS = ("inference", "bus", "camera", "recording", "scheduler")
-
 
 @dataclass
 class LoopStats:
