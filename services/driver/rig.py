@@ -7,6 +7,7 @@ import argparse
 import json
 import logging
 import time
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from proto.messages.rig import STATE_TOPIC, RigFault, RigMend, RigReset, RigStat
 from proto.stopping import stop_on_signals
 from services.wire import make_publisher, make_server
 from so101.config import Config
+from so101.errors import SimulationError
 from so101.robot.virtual import Fault, VirtualBus
 from so101.robot.virtual.pseudo_real import NOMINAL, draw_rig
 from so101.robot.virtual.twin_plant import TwinPlant
@@ -48,7 +50,8 @@ class Rig:
     def _reset(self, message: RigReset) -> RigState:
         objects = message.objects and {name: np.array(pose) for name, pose in message.objects.items()}
         q = None if message.q_rad is None else np.array(message.q_rad)
-        self.plant.reset(objects, seed=message.seed, q=q, randomisation=json.loads(message.randomisation_json))
+        randomisation = _mapping(message.randomisation_json)
+        self.plant.reset(objects, seed=message.seed, q=q, randomisation=randomisation)
         return self.state()
 
     def _verdict(self, message: RigTruth) -> RigVerdict:
@@ -67,6 +70,21 @@ class Rig:
         if message.power_cycle:
             self.bus.power_cycle()
         return Ok()
+
+
+def _mapping(text: str) -> dict[str, Any]:
+    """A JSON object without the nan and infinity that Python's reader would take."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is no JSON")
+
+    try:
+        content = json.loads(text, parse_constant=refuse)
+    except (ValueError, RecursionError) as error:
+        raise SimulationError(f"randomisation_json cannot be read: {error}") from None
+    if not isinstance(content, dict) or not isinstance(content.get("physics", {}), dict):
+        raise SimulationError('randomisation_json must be like {"physics": {...}}, as a demo keeps it')
+    return content
 
 
 def main(config: Config, arguments: list[str]) -> int:

@@ -74,7 +74,8 @@ class TwinPlant:
             randomisation: physics of a demo that is to be repeated; the rig's own joints stay.
 
         Raises:
-            SimulationError: an object that the task does not have, that cannot be moved, or a pose that is none.
+            SimulationError: an object that the task does not have, that cannot be moved, a pose that is none, or
+                physics that is none; then nothing was changed.
         """
         if objects is None and seed is not None:
             objects, _ = draw_placements(self.config, np.random.default_rng(seed))
@@ -84,10 +85,19 @@ class TwinPlant:
             self._simulator.object_slice(name)
             if not np.isfinite(pose).all() or abs(np.linalg.norm(pose[3:]) - 1) > _UNIT_TOLERANCE:
                 raise SimulationError(f"{name} cannot be put at {np.array(pose).tolist()}: position m, unit quaternion")
+        if q is not None and not np.isfinite(q).all():
+            raise SimulationError(f"the joints cannot be put at {np.array(q).tolist()} rad")
         # Never empty, so that the simulator runs a model of its own, whose servos may be written to.
         physics = {"joints": {}, **randomisation.get("physics", {}), **self.rig.physics}
         with self._lock:
             simulator = self._simulator
+            try:
+                simulator.randomise(0, {"physics": physics})
+            except Exception as error:
+                simulator.randomise(0, self.randomisation)
+                if isinstance(error, SimulationError):
+                    raise
+                raise SimulationError(f"the physics of the randomisation cannot be used: {error!r}") from None
             at = simulator.joint_positions(0) if q is None else np.array(q, float)
             simulator.reset(0, at, objects, {"physics": physics})
             self.randomisation = {"physics": physics}
