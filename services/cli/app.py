@@ -7,6 +7,7 @@ from importlib import import_module
 
 from proto.errors import ProtoError
 from services.cli import down, keys, serve, up
+from services.work import register
 from so101.cli.app import app
 from so101.cli.app import main as run_program
 from so101.errors import So101Error
@@ -30,6 +31,7 @@ app.command("keys", rich_help_panel=_PANEL, epilog=keys.EPILOG)(keys.keys)
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; returns the exit code. A first word of PROGRAMS chooses that program."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    register()
     try:
         if arguments and arguments[0] in PROGRAMS:
             return import_module(PROGRAMS[arguments[0]]).main(arguments[1:])

@@ -226,7 +226,7 @@ class Ledger:
         job.lost += 1
         job.batch.lost += 1
         if job.lost < self._settings.max_lost_workers:
-            job.batch.queue.appendleft(job)
+            job.batch.queue.append(job)  # behind the others: if it is to blame, they are done first
             return
         self._forget(job)
         text = (

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
-import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 from proto.messages.work import File, JobError, PartRef, Result, pack, unpack
@@ -94,6 +90,7 @@ def _connect(config: Config, workers: int) -> Any:
         import ray
     except ImportError:
         raise WorkError("deploy.work.executor is ray, which is not installed: pip install -e .[ray]") from None
+    logging.getLogger("ray").setLevel(logging.ERROR)
     if ray.is_initialized():
         return ray
     address = config.deploy.work.ray.address
@@ -134,9 +131,7 @@ def _run(
         text = f"a node of the Ray cluster runs another program: {build_id()}; the run has {build}"
         return "{}", [], ("SimulationError", text, "")
     if _workshop is None:
-        scratch = Path(tempfile.mkdtemp(prefix="so101-ray-"))
-        atexit.register(shutil.rmtree, scratch, ignore_errors=True)
-        _workshop = Workshop(scratch, kept, max_bytes)
+        _workshop = Workshop(None, kept, max_bytes)
     shared = Shared(tuple(PartRef(*ref) for ref in refs), contents)
     given = [File(name, pack(content)) for name, content in files]
     result = _workshop.run(kind, shared.refs, index, given, lambda ref: shared.contents[ref.digest])

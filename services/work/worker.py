@@ -32,6 +32,7 @@ from services.work.errors import WorkError
 from services.work.workshop import Workshop
 from so101.config import Config
 from so101.pipeline.build import build_id
+from so101.pipeline.jobs import job_kind
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +74,8 @@ class Worker:
         Raises:
             WorkError: the broker refuses this worker.
         """
+        for kind in self._join.kinds:
+            job_kind(kind).load()  # before there is a job that would wait for it
         beats = threading.Thread(target=self._beat, name="beats", daemon=True)
         beats.start()
         try:

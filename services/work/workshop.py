@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
+import tempfile
 import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -53,79 +53,71 @@ def read_inputs(context: JobContext, job: Job, max_bytes: int) -> tuple[File, ..
 
 
 class Workshop:
-    """Runs jobs in a scratch folder that looks like a run folder; keeps the runners of the last contexts.
+    """Runs each job in a new folder that looks like a run folder; keeps the runners of the last contexts.
 
     Args:
-        scratch: an empty folder of its own.
+        scratch: where those folders are made; the system's place for temporary files when None.
         kept: contexts whose model and seeds stay loaded.
         max_bytes: of one message; a result above is an error.
     """
 
-    def __init__(self, scratch: Path, kept: int, max_bytes: int) -> None:
+    def __init__(self, scratch: Path | None, kept: int, max_bytes: int) -> None:
         self._scratch, self._kept, self._max_bytes = scratch, kept, max_bytes
-        self._runners: OrderedDict[tuple[str, tuple[PartRef, ...]], tuple[Runner, Path]] = OrderedDict()
-        self._started = 0
+        self._runners: OrderedDict[tuple[str, tuple[PartRef, ...]], Runner] = OrderedDict()
 
     def run(
         self, kind: str, parts: Sequence[PartRef], index: int, files: Sequence[File], fetch: Callable[[PartRef], bytes]
     ) -> Result:
         """Do one job. What it raises is its result; what `fetch` raises is raised."""
-        contents = {}
-        if (kind, tuple(parts)) not in self._runners:
+        key, contents = (kind, tuple(parts)), {}
+        if key not in self._runners:
             contents = {ref.name: fetch(ref) for ref in parts}
-        folder = self._scratch / "job"
-        try:
-            runner = self._runner(kind, tuple(parts), contents)
-            inputs = _write_files(folder, {file.name: unpack(file.content) for file in files})
-            summary = json.dumps(runner.run(Job(index, tuple(inputs)), folder))
-            made = _read_files(folder, set(inputs))
-            size = sum(file.content.nbytes for file in made)
-            if size > self._max_bytes - MARGIN_BYTES:
-                raise SimulationError(
-                    f"{kind} {index} made {size} bytes, a message takes {self._max_bytes}; raise "
-                    "deploy.messages.max_bytes for broker, workers and runs"
-                )
-            return Result(index, summary, made)
-        except Exception as error:
-            text = str(error).replace(f"{folder}/", "")
-            trace = traceback.format_exc()[-_TEXT_LIMIT:]
-            return Result(index, "{}", (), JobError(type(error).__name__[:256], text[:_TEXT_LIMIT], trace))
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix="so101-job-", dir=self._scratch) as name:
+            folder = Path(name)
+            try:
+                runner = self._runner(key, contents, folder / "shared")
+                return self._run(runner, kind, Job(index, tuple(file.name for file in files)), files, folder / "run")
+            except Exception as error:
+                text = str(error).replace(f"{folder / 'run'}/", "").replace(f"{folder / 'shared'}/", "")
+                trace = traceback.format_exc()[-_TEXT_LIMIT:]
+                return Result(index, "{}", (), JobError(type(error).__name__[:256], text[:_TEXT_LIMIT], trace))
 
     def close(self) -> None:
         """Free all runners."""
         while self._runners:
-            self._drop_oldest()
+            self._runners.popitem(last=False)[1].close()
 
-    def _runner(self, kind: str, parts: tuple[PartRef, ...], contents: dict[str, bytes]) -> Runner:
-        key = (kind, parts)
+    def _run(self, runner: Runner, kind: str, job: Job, files: Sequence[File], folder: Path) -> Result:
+        _write_files(folder, {file.name: unpack(file.content) for file in files})
+        summary = json.dumps(runner.run(job, folder))
+        made = _read_files(folder, set(job.inputs))
+        size = sum(file.content.nbytes for file in made)
+        if size > self._max_bytes - MARGIN_BYTES:
+            raise SimulationError(
+                f"{kind} {job.index} made {size} bytes, a message takes {self._max_bytes}; raise "
+                "deploy.messages.max_bytes for broker, workers and runs"
+            )
+        return Result(job.index, summary, made)
+
+    def _runner(self, key: tuple[str, tuple[PartRef, ...]], contents: dict[str, bytes], folder: Path) -> Runner:
+        """The runner of a context, started in `folder` when it is new; it reads the files there now or never."""
         if key not in self._runners:
             while len(self._runners) >= self._kept:
-                self._drop_oldest()
-            self._started += 1
-            folder = self._scratch / f"context_{self._started}"
+                self._runners.popitem(last=False)[1].close()
             settings = contents.pop(SETTINGS).decode()
             _write_files(folder, contents)
-            self._runners[key] = job_kind(kind).start(settings, folder), folder
+            self._runners[key] = job_kind(key[0]).load()(settings, folder)
         self._runners.move_to_end(key)
-        return self._runners[key][0]
-
-    def _drop_oldest(self) -> None:
-        _, (runner, folder) = self._runners.popitem(last=False)
-        runner.close()
-        shutil.rmtree(folder, ignore_errors=True)
+        return self._runners[key]
 
 
-def _write_files(folder: Path, contents: dict[str, bytes | memoryview]) -> list[str]:
-    """Write files below `folder`; their names."""
+def _write_files(folder: Path, contents: dict[str, bytes | memoryview]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in contents.items():
         if not is_below(name):
             raise SimulationError(f"file name {name!r} leads out of the folder of the job")
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
-    return list(contents)
 
 
 def _read_files(folder: Path, without: set[str]) -> tuple[File, ...]:

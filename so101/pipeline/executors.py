@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sized
 from importlib import import_module
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from so101.config import Config
 from so101.errors import ConfigError
 from so101.pipeline.jobs import Job, JobContext, Runner, job_kind
 from so101.pipeline.workers import map_unordered
+
+if TYPE_CHECKING:
+    from so101.config import Config
 
 Say = Callable[[str], None]
 Finished = tuple[int, dict[str, Any]]  # index of a job, what its runner returned
@@ -85,7 +87,7 @@ def start_worker(context: JobContext) -> None:
     """Initialiser of a process: its runner."""
     global _runner, _context
     stop_worker()
-    _runner, _context = job_kind(context.kind).start(context.settings, context.folder), context
+    _runner, _context = job_kind(context.kind).load()(context.settings, context.folder), context
 
 
 def stop_worker() -> None:

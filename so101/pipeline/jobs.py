@@ -6,7 +6,7 @@ with the files the job reads; what the job leaves there goes into the real one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib import import_module
@@ -37,7 +37,7 @@ class JobContext:
         kind: key of `JOB_KINDS`.
         settings: the `Config` as JSON.
         folder: the run folder: jobs read and write there.
-        files: what a worker reads before its first job, relative to `folder`.
+        files: what a runner reads when it is made, and never later; relative to `folder`.
     """
 
     kind: str
@@ -68,9 +68,10 @@ class JobKind:
     runner: str
     makes: tuple[str, ...]
 
-    def start(self, settings: str, folder: Path) -> Runner:
+    def load(self) -> Callable[[str, Path], Runner]:
+        """Import what runs such jobs; seconds the first time."""
         module, _, name = self.runner.partition(":")
-        return getattr(import_module(module), name)(settings, folder)
+        return getattr(import_module(module), name)
 
     def may_make(self, job_index: int, name: str) -> bool:
         """Whether a job may write the file `name`: what a worker sends lands nowhere else."""

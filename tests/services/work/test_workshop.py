@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from proto.messages.work import File, pack, unpack
@@ -27,18 +29,17 @@ def do(workshop, context, job, fetched=None):
 
 def test_a_job_gives_its_files_and_summary_and_leaves_nothing(site, tmp_path):
     scratch = tmp_path / "scratch"
+    scratch.mkdir()
     workshop = Workshop(scratch, 1, LIMIT)
     context, (job,) = toy_context(tmp_path / "run", [5])
     result = do(workshop, context, job)
     (file,) = result.files
     assert file.name == "out/demo_000005.txt" and bytes(unpack(file.content)).decode() in result.summary
-    assert [path.name for path in scratch.iterdir()] == ["context_1"]
-    workshop.close()
     assert list(scratch.iterdir()) == []
 
 
 def test_what_jobs_share_is_fetched_once_and_the_oldest_runner_makes_room(site, tmp_path):
-    workshop, fetched = Workshop(tmp_path / "scratch", 2, LIMIT), []
+    workshop, fetched = Workshop(None, 2, LIMIT), []
     contexts = [toy_context(tmp_path / f"run{n}", [1, 2], settings=f'{{"n": {n}}}') for n in range(3)]
     for number in (0, 0, 1, 0, 2, 0):
         context, jobs = contexts[number]
@@ -50,7 +51,7 @@ def test_what_jobs_share_is_fetched_once_and_the_oldest_runner_makes_room(site, 
 
 
 def test_an_error_is_a_result_and_names_files_as_the_run_does(site, tmp_path):
-    workshop = Workshop(tmp_path / "scratch", 1, LIMIT)
+    workshop = Workshop(None, 1, LIMIT)
     context, (bad, good) = toy_context(tmp_path / "run", [13, 14])
     error = do(workshop, context, bad).error
     assert (error.error, error.text) == ("DataError", "in/13: thirteen is bad")
@@ -58,19 +59,19 @@ def test_an_error_is_a_result_and_names_files_as_the_run_does(site, tmp_path):
 
 
 def test_names_that_lead_out_of_the_folder_are_not_written(site, tmp_path):
-    workshop = Workshop(tmp_path / "scratch", 1, LIMIT)
+    workshop = Workshop(None, 1, LIMIT)
     context, (job,) = toy_context(tmp_path / "run", [5])
     shared = shared_of(context)
     for name in ("../escaped", "/tmp/escaped", ""):
         evil = (File(name or ".", pack(b"x")),)
         result = workshop.run("toy", shared.refs, 5, evil, lambda ref: shared.contents[ref.digest])
         assert result.error is not None
-    assert not list(tmp_path.rglob("escaped"))
+    assert not Path("/tmp/escaped").exists()
 
 
 def test_what_fits_no_message_is_an_error_that_names_the_setting(site, tmp_path):
     context, (job,) = toy_context(tmp_path / "run", [5])
     with pytest.raises(SimulationError, match=r"the files of toy 5 have 7 bytes.*deploy\.messages\.max_bytes"):
         read_inputs(context, job, 1 << 20)
-    result = do(Workshop(tmp_path / "scratch", 1, 1 << 20), context, job)
+    result = do(Workshop(None, 1, 1 << 20), context, job)
     assert "toy 5 made 64 bytes" in result.error.text
