@@ -164,6 +164,7 @@ class HealthMonitor:
         self._joints, self._supply_v = joint_names, supply_v
         self._heat = Cutoff("{:.0f} degrees C", settings.temperature_c, joint_names)
         self._load = Cutoff("{:.0f} % load", settings.load_pct, joint_names)
+        self._bits_before = np.zeros(len(joint_names), int)
 
     def update(
         self,
@@ -180,7 +181,9 @@ class HealthMonitor:
             found.append(
                 ("warn", f"supply is {voltage_v.min():g} to {voltage_v.max():g} V, must be {low:g} to {high:g}")
             )
-        for index, bits in enumerate(error_bits.tolist()):
+        told_twice = error_bits & self._bits_before  # one broken packet in 256 has the right checksum
+        self._bits_before = error_bits
+        for index, bits in enumerate(told_twice.tolist()):
             found += [
                 (level, f"{self._joints[index]}: servo reports {text}") for level, text in self._faults(index, bits)
             ]
