@@ -11,8 +11,9 @@ from msgspec import Meta
 from proto.messages.base import Message
 from proto.messages.common import Name, Text
 
-Joints = tuple[float, float, float, float, float, float]
-Pose = tuple[float, float, float, float, float, float, float]
+Number = Annotated[float, Meta(ge=-100, le=100)]  # m or rad: of things on a table
+Joints = tuple[Number, Number, Number, Number, Number, Number]
+Pose = tuple[Number, Number, Number, Number, Number, Number, Number]
 Objects = Annotated[dict[Name, Pose], Meta(max_length=64)]
 Json = Annotated[str, Meta(max_length=1 << 16)]
 Seconds = Annotated[float, Meta(ge=0, le=86400)]

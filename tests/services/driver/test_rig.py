@@ -92,8 +92,9 @@ def test_what_cannot_be_is_answered_and_changes_nothing(rig, client):
     for request, text in (
         (RigFault(kind="sillent"), "cannot make fault 'sillent'"),
         (RigReset(objects={"cup": (0.0,) * 6 + (1.0,)}), "no object 'cup' in this scene"),
-        (RigReset(objects={"vial": (float("nan"),) * 7}), "vial cannot be put at"),
-        (RigReset(q_rad=(float("inf"),) * 6), "joints"),
+        (RigReset(objects={"vial": (0.0,) * 7}), "vial cannot be put at"),
+        (RigReset(objects={"vial": (float("nan"),) * 7}), "objects"),
+        (RigReset(q_rad=(float("inf"),) * 6), "q_rad"),
         (RigReset(randomisation_json="{"), "randomisation"),
         (RigReset(randomisation_json="[]"), "randomisation"),
         (RigReset(randomisation_json='{"physics": {"objects": {"cup": {}}}}'), "cup"),
@@ -106,7 +107,13 @@ def test_what_cannot_be_is_answered_and_changes_nothing(rig, client):
 
 
 def test_fields_are_bounded_on_the_wire():
-    for wrong in (RigFault(kind="noise", probability=2.0), RigFault(kind="x" * 200), RigFault(kind="noise", ids=[999])):
+    far = {"vial": (1e30, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)}
+    for wrong in (
+        RigFault(kind="noise", probability=2.0),
+        RigFault(kind="x" * 200),
+        RigFault(kind="noise", ids=[999]),
+        RigReset(objects=far),
+    ):
         with pytest.raises(BadMessage):
             decode(encode(wrong))
 
