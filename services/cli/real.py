@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from services.cli import real_dataset
 from so101.cli.app import main as run_program
 from so101.cli.options import Settings, with_options
 from so101.errors import ConfigError, did_you_mean
@@ -101,8 +102,13 @@ def rollouts(
         service_settings=settings_arguments(settings),
     )
     outcomes = run_session(config, wishes, say=typer.echo)
-    typer.echo(f"{dict(outcomes.counts)} in {outcomes.folder.root}")
-    raise typer.Exit(1 if outcomes.counts["aborted"] else 0)
+    ended = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.counts.items()))
+    typer.echo(f"{ended or 'no rollout'}; {outcomes.folder.root}")
+    raise typer.Exit(outcomes.exit_code)
+
+
+for _name, _function, _module in (("dataset", real_dataset.dataset, real_dataset),):
+    app.command(_name, epilog=_module.EPILOG)(_function)
 
 
 def main(arguments: list[str]) -> int:

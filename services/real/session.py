@@ -32,6 +32,7 @@ from so101.control.rollout import Rollout, run_rollout
 from so101.control.stats import LoopStats
 from so101.datasets.demo import Demo
 from so101.datasets.rollouts import Outcome, SessionFolder
+from so101.errors import So101Error
 from so101.files import write_json
 from so101.policies.base import PolicyError
 from so101.tasks.placement import draw_placements
@@ -67,9 +68,10 @@ class Wishes:
 
 @dataclass
 class Outcomes:
-    """What a session came to."""
+    """What a session came to. `exit_code`: of the program."""
 
     folder: SessionFolder
+    exit_code: int = 0
     rollouts: list[Rollout] = field(default_factory=list)
     stats: LoopStats = field(default_factory=LoopStats)
 
@@ -101,7 +103,9 @@ def run_session(config: Config, wishes: Wishes, say: Callable[[str], None]) -> O
             if trouble := parts.trouble():
                 raise ServiceDied(trouble)
             if rollout.result.outcome == "aborted":
+                outcomes.exit_code = So101Error.exit_code
                 break
+    outcomes.exit_code = stop.exit_code or outcomes.exit_code
     write_json(folder.root / "session.json", _record(config, wishes, outcomes))
     return outcomes
 
