@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.control.api import events, login, resources, runs
 from services.control.auth import Gate
-from services.control.errors import ControlError
+from services.control.errors import ControlError, TooLarge
 from services.control.plane import ControlPlane
 from so101.errors import So101Error
 
@@ -122,12 +122,6 @@ class Guard:
             return {"type": "http.request", "body": content, "more_body": False}
 
         return receive
-
-
-class TooLarge(ControlError):
-    """A body beyond the limit."""
-
-    status, code = 413, "too_large"
 
 
 def _reply(status: int, code: str, text: str) -> JSONResponse:

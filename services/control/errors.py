@@ -42,6 +42,18 @@ class Invalid(ControlError):
 
 
 class NotRunning(ControlError):
-    """A service that this needs does not answer, or too much is asked of this one."""
+    """A service that this needs does not answer. 424, not 503: this one is well."""
 
-    status, code = 503, "not_running"
+    status, code = 424, "not_running"
+
+
+class TooMany(ControlError):
+    """More is asked at once than is allowed."""
+
+    status, code = 429, "too_many"
+
+
+class TooLarge(ControlError):
+    """A request beyond the limit."""
+
+    status, code = 413, "too_large"

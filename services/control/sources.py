@@ -289,7 +289,7 @@ def _plain(stats: dict[str, Any]) -> dict[str, Any]:
     """Counters as JSON, rounded. A stranger may send anything under this name."""
     text = json.dumps(stats, default=str)[:_STATS_LIMIT]
     try:
-        return json.loads(text, parse_float=lambda number: round(float(number), 1))
+        return json.loads(text, parse_float=lambda number: round(float(number), 1), parse_constant=str)
     except ValueError:
         return {"note": "more counters than fit here"}
 

@@ -19,13 +19,16 @@ RunId = Annotated[str, Path(description="Name of a run.", max_length=255)]
 
 
 def errors(*statuses: int) -> dict[int | str, dict]:
-    """The error answers of a route, for the API's description; 401 and 403 are added everywhere."""
+    """The error answers of a route, for the API's description; those that every route may give are added."""
     texts = {
+        400: "The request cannot be read.",
         401: "A token is needed.",
         403: "Asked under a strange name, or by another site's page.",
         404: "There is no such thing.",
         409: "Not possible in the present state.",
+        413: "The request is too large.",
         422: "A value or a setting is wrong.",
-        503: "A service that this needs does not answer.",
+        424: "A service that this needs does not answer.",
+        429: "More is asked at once than is allowed.",
     }
-    return {status: {"model": ErrorReply, "description": texts[status]} for status in (401, 403, *statuses)}
+    return {status: {"model": ErrorReply, "description": texts[status]} for status in (400, 401, 403, 413, *statuses)}

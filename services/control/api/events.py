@@ -16,7 +16,7 @@ from fastapi import APIRouter, Header
 from fastapi.responses import StreamingResponse
 
 from services.control.api.common import Plane, errors
-from services.control.errors import NotRunning
+from services.control.errors import TooMany
 from services.control.hub import News
 from services.control.plane import ControlPlane
 
@@ -26,7 +26,7 @@ router = APIRouter(prefix="/api", tags=["events"])
 @router.get(
     "/events",
     response_class=StreamingResponse,
-    responses={**errors(422, 503), 200: {"description": "Server-sent events.", "content": {"text/event-stream": {}}}},
+    responses={**errors(422, 429), 200: {"description": "Server-sent events.", "content": {"text/event-stream": {}}}},
 )
 async def get_events(
     plane: Plane, last_event_id: Annotated[str | None, Header(max_length=200)] = None
@@ -34,7 +34,7 @@ async def get_events(
     """Everything that changes, as it changes."""
     limit = plane.settings.events.max_clients
     if plane.browsers >= limit:
-        raise NotRunning(f"{limit} browsers watch already (deploy.control_plane.events.max_clients); close one")
+        raise TooMany(f"{limit} browsers watch already (deploy.control_plane.events.max_clients); close one")
     return StreamingResponse(
         _stream(plane, plane.hub.number_of(last_event_id)),
         media_type="text/event-stream",

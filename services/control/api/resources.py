@@ -76,7 +76,7 @@ def get_cameras(plane: Plane) -> models.Service:
 @router.get(
     "/cameras/{name}/frame.jpg",
     response_class=Response,
-    responses={**errors(404, 422, 503), 200: {"description": "JPEG.", "content": {"image/jpeg": {}}}},
+    responses={**errors(404, 422, 424), 200: {"description": "JPEG.", "content": {"image/jpeg": {}}}},
 )
 def get_frame(plane: Plane, name: Annotated[str, InPath(max_length=200)]) -> Response:
     """The newest picture of a camera."""
@@ -89,13 +89,13 @@ def get_arm(plane: Plane) -> models.Service:
     return plane.service("arm")
 
 
-@router.post("/arm/stop", responses=errors(409, 503))
+@router.post("/arm/stop", responses=errors(409, 424))
 def stop_arm(plane: Plane) -> models.Done:
     """Emergency stop: the arm stays where it is, whoever commands it."""
     return models.Done(text=plane.arm.stop())
 
 
-@router.post("/arm/home", responses=errors(409, 503))
+@router.post("/arm/home", responses=errors(409, 424))
 def send_arm_home(plane: Plane) -> models.Done:
     """Send the arm to its home pose and release it there. Refused while somebody commands it."""
     return models.Done(text=plane.arm.home())

@@ -84,7 +84,7 @@ def get_results(plane: Plane, run_id: RunId) -> models.Results:
         200: {"description": "The file. Ranges are served.", "content": {"application/octet-stream": {}}},
         206: {"description": "The range that was asked for.", "content": {"application/octet-stream": {}}},
         416: {"description": "The file has no such range.", "content": {"text/plain": {}}},
-        400: {"description": "The range cannot be read.", "content": {"text/plain": {}}},
+        400: {"description": "The range cannot be read.", "content": {"text/plain": {}, "application/json": {}}},
     },
 )
 def get_file(plane: Plane, run_id: RunId, path: Annotated[str, InPath(max_length=1000)]) -> FileResponse:

@@ -126,7 +126,7 @@ class RunCard {
     const key = JSON.stringify(outcomes);
     if (key === this.outcomeKey) return;
     this.outcomeKey = key;
-    const told = (what, share) => `${what} ${share.count} of ${share.of} (${percent(share.low)} to ${percent(share.high)})`;
+    const told = (what, share) => `${what} ${share.count} of ${share.of} (95 %: ${percent(share.low)} to ${percent(share.high)})`;
     const { succeeded, verified, causes, replay_causes: replays } = outcomes;
     setText(this.success, succeeded.of === 0 ? "" : [told("succeeded", succeeded), verified.of ? told("verified", verified) : ""].filter(Boolean).join(" · "));
     show(this.success, succeeded.of > 0);
