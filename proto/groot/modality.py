@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -43,7 +42,10 @@ class ModalityConfig:
 
 def to_map(config: ModalityConfig) -> dict[str, Any]:
     """The five fields that GR00T's own class takes, no more: it refuses any other."""
-    return dataclasses.asdict(config)
+    fields = dict(vars(config))
+    if config.action_configs is not None:
+        fields["action_configs"] = [dict(vars(action)) for action in config.action_configs]
+    return fields
 
 
 def from_map(values: Any) -> ModalityConfig:
