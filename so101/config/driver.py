@@ -97,6 +97,7 @@ class SafetyConfig(Section):
     lost_after_s: float = Field(gt=0)
     temperature_c: CutoffsConfig
     load_pct: CutoffsConfig
+    calm_s: float = Field(ge=0)
     release_pose_rad: tuple[float, float, float, float, float, float] | None
     return_speed_rad_s: float = Field(gt=0)
     return_min_s: float = Field(gt=0)

@@ -89,6 +89,7 @@ class ArmDriver:
             self._health = Health("ok", "", ())
             self._last_read_s = self._reopened_s = self._commanded_s = self._clock()
             self._missed = 0
+            self._calm_s = float("-inf")  # no command is carried out before
             reading = self._arm.read()
             self._goal, self._sent_s = reading.q_rad, self._clock()
             if reading.torque.any():
@@ -137,8 +138,8 @@ class ArmDriver:
             if self._mode in ("returning", "stopped", "stuck"):
                 raise CommandRefused(f"no command is taken while the arm is {self._mode}: {self._reason}; arm it again")
             now = self._commanded_s = self._clock()
-            if self._health.level == "hold":
-                return Limited(self._goal, (self._health.reason,))
+            if now < self._calm_s:
+                return Limited(self._goal, (self._reason,))
             if self._missed:
                 return Limited(self._goal, ("the last look at the arm failed",))
             limited = self._limiter.limit(wanted, self._goal, self._state.q_rad, now - self._sent_s)
@@ -240,6 +241,8 @@ class ArmDriver:
         self._health = self._monitor.update(
             reading.temperature_c, reading.load_pct, reading.voltage_v, reading.error_bits, now
         )
+        if self._health.level in ("hold", "home"):
+            self._calm_s = now + self._settings.calm_s
         self._keep(reading)
         if self._mode == "lost":
             self._recover(reading, now)

@@ -23,6 +23,7 @@ except ImportError:  # Windows
     _PORT_ERRORS = (OSError,)
 
 _SLICE_S = 0.002  # one blocking read of the port
+_LATE = 4  # times the reply timeout: later than that no reply is waited for
 _WRITE_S = 1.0  # the kernel takes a packet at once: a busy machine must not look like a lost port
 
 
@@ -44,6 +45,7 @@ class FeetechBus:
         self._sdk = _sdk()
         self._handler = self._sdk.PacketHandler(0)  # 0: low byte first
         self._port: Any = None
+        self._question: tuple | None = None  # what was asked last
 
     @property
     def is_open(self) -> bool:
@@ -87,6 +89,7 @@ class FeetechBus:
             BusError: no good answer after all tries.
         """
         register = REGISTERS[name]
+        self._settle(("read", servo, name))
         for _ in range(1 + self._settings.retries):
             raw, result, _ = self._call(self._handler.readTxRx, servo, register.address, register.size)
             if result == self._sdk.COMM_SUCCESS and len(raw) == register.size:
@@ -101,6 +104,7 @@ class FeetechBus:
         """
         register = REGISTERS[name]
         raw = register.encode(value)
+        self._settle(("write", servo, name))
         for _ in range(1 + self._settings.retries):
             result, _ = self._call(self._handler.writeTxRx, servo, register.address, register.size, raw)
             if result == self._sdk.COMM_SUCCESS:
@@ -115,6 +119,7 @@ class FeetechBus:
         length = max(register.address + register.size for register in registers.values()) - start
         answers: dict[int, list[int]] = {}
         missing = list(servos)
+        self._settle(("read", start, length))
         for _ in range(1 + self._settings.retries):
             if not missing:
                 break
@@ -185,6 +190,15 @@ class FeetechBus:
                 break
         return answers
 
+    def _settle(self, question: tuple) -> None:
+        """Before another question than the last one: replies carry no number, and one that was given up may still come.
+        It would pass for the answer to this one."""
+        if question != self._question and self._port is not None:
+            self._question = question
+            left_s = self._port.overdue_s + _LATE * self._settings.reply_timeout_ms / 1000 - time.monotonic()
+            if left_s > 0:
+                time.sleep(left_s)
+
     def _call(self, function: Any, *arguments: Any) -> Any:
         if self._port is None:
             raise PortLost(f"{self.port}: not open")
@@ -213,6 +227,8 @@ def _make_port(sdk: Any, name: str, reply_timeout_ms: float) -> Any:
     class Port(sdk.PortHandler):
         """The SDK's port: blocking reads, a clock that cannot jump, nothing left over from earlier requests."""
 
+        overdue_s = float("-inf")  # when a reply was last given up
+
         def setupPort(self, cflag_baud: int) -> bool:
             if self.is_open:
                 self.closePort()
@@ -234,6 +250,12 @@ def _make_port(sdk: Any, name: str, reply_timeout_ms: float) -> Any:
         def setPacketTimeout(self, packet_length: int) -> None:
             self.packet_start_time = self.getCurrentTime()
             self.packet_timeout = self.tx_time_per_byte * packet_length + reply_timeout_ms
+
+        def isPacketTimeout(self) -> bool:
+            if not self.expired:
+                return False
+            self.overdue_s = time.monotonic()
+            return True
 
         @property
         def expired(self) -> bool:

@@ -249,7 +249,7 @@ def test_an_overloaded_servo_makes_the_arm_hold(scene):
     assert scene.command_until(lambda: "overload" in scene.driver.read().reason)
     state = scene.driver.read()
     assert state.mode == "holding" and "shoulder_lift: servo reports overload" in state.warnings
-    held = scene.bus.state().q
+    held = state.goal_rad
     for _ in range(20):
         scene.driver.command(AWAY)
         time.sleep(0.015)
