@@ -129,7 +129,10 @@ class FrameScaler:
         plane = self._source.planes[0]
         rows = np.frombuffer(plane, np.uint8).reshape(height, plane.line_size)
         rows[:, : 3 * width].reshape(height, width, 3)[:] = rgb
-        return self._scaler.reformat(self._source, *self._size, self._pixel_format, interpolation=self._interpolation)
+        scaled = self._scaler.reformat(self._source, *self._size, self._pixel_format, interpolation=self._interpolation)
+        if scaled is self._source:  # nothing to do, so it goes to the caller, and the next one gets another
+            self._source = None
+        return scaled
 
 
 class StateRenderer(FrameRenderer):

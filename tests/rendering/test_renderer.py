@@ -107,6 +107,13 @@ def test_the_scaler_averages_and_keeps_the_rows_in_order(config):
     assert small[:239].max() <= 1
 
 
+@pytest.mark.parametrize("size", [(480, 640), (600, 800)])
+def test_a_frame_stays_what_it_was_when_the_next_one_is_scaled(config, size):
+    scaler = FrameScaler(config, "rgb24")
+    kept = [scaler.scale(np.full((*size, 3), value, np.uint8)).to_ndarray() for value in (10, 20, 30)]
+    assert [int(picture.mean()) for picture in kept] == [10, 20, 30]
+
+
 def test_unknown_names_are_told_with_what_there_is(config, renderer):
     with pytest.raises(SimulationError, match=r"no camera 'front'; cameras\.yaml has ego, side, top"):
         renderer.render_state("front")
