@@ -167,7 +167,7 @@ class RunCard {
       const { dataset } = results;
       this.moreBody.replaceChildren(
         make("p", { class: "facts" }, results.report_url ? link(results.report_url, "Report") : "No report yet"),
-        make("p", { class: "facts" }, dataset ? `Dataset: ${dataset.path}, ${dataset.episodes} episodes, ${dataset.frames} frames at ${dataset.fps} fps` : "No dataset yet"),
+        make("p", { class: "facts" }, dataset ? `Dataset: ${dataset.path}, ${dataset.episodes ?? "?"} episodes, ${dataset.frames ?? "?"} frames at ${dataset.fps ?? "?"} fps` : "No dataset yet"),
         make("pre", { tabIndex: 0, "aria-label": "log" }, log.lines.length ? log.lines.join("\n") : "The log is empty."),
         make("button", { type: "button", onclick: () => this.loadMore() }, "Refresh"));
     } catch (error) {

@@ -66,7 +66,7 @@ class Browser:
         """Until the expression is true."""
         end = time.monotonic() + (timeout_s or self._timeout_s)
         while time.monotonic() < end:
-            if value := self.evaluate(expression):
+            if value := self.evaluate(f"!!({expression})"):
                 return value
             time.sleep(0.1)
         raise AssertionError(f"never true: {expression}\npage: {self.evaluate('document.body.innerText')[:3000]}")

@@ -2,11 +2,15 @@
 
 import json
 import os
+import socket
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import uvicorn
 from fastapi.testclient import TestClient
 
 from services.control.app import create_app
@@ -102,6 +106,19 @@ def plane(make_config, launcher):
         update={"runs": plane.settings.runs.model_copy(update={"at_exit": "leave"})}
     )
     plane.close()
+
+
+@contextmanager
+def serving(plane: ControlPlane, gate: Gate) -> Iterator[str]:
+    """The application on a real socket; yields its address."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        app = create_app(plane, gate)
+        server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None, timeout_graceful_shutdown=1))
+        thread = threading.Thread(target=server.run, args=([listening],))
+        thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        plane.closing = server.should_exit = True
+        thread.join()
 
 
 @pytest.fixture

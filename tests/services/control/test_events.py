@@ -1,28 +1,20 @@
 """The event stream over a real socket: TestClient reads no endless answers."""
 
 import socket
-import threading
 import time
 
 import httpx
 import pytest
-import uvicorn
 
-from services.control.app import create_app
 from services.control.auth import Gate
 from services.control.hub import _REMOVALS_KEPT
-from tests.services.control.conftest import events_of
+from tests.services.control.conftest import events_of, serving
 
 
 @pytest.fixture
 def address(plane):
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = uvicorn.Server(uvicorn.Config(create_app(plane, Gate(None)), lifespan="off", log_config=None))
-        thread = threading.Thread(target=server.run, args=([listening],))
-        thread.start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        plane.closing = server.should_exit = True
-        thread.join()
+    with serving(plane, Gate(None)) as address:
+        yield address
 
 
 class Stream:
