@@ -21,7 +21,8 @@ from pathlib import Path
 import numpy as np
 
 from proto.stopping import stop_on_signals
-from services.real.session import Parts, Wishes
+from services.real.parts import Setting
+from services.real.session import Rollouts, Wishes
 from so101.config import load_config
 from so101.control.demos import chosen_demo, make_demo
 from so101.control.pacing import Grid, MonotonicClock
@@ -56,20 +57,19 @@ def measure(options: argparse.Namespace, folder: Path) -> dict:
     if demo.task != config.task.name:
         settings.append(f"task.name={demo.task}")
         config = load_config(overrides=settings)
-    wishes = Wishes(
-        policy="replay", arm=True, sim=True, demo=demo, demo_path=path,
-        service_settings=[word for setting in settings for word in ("--set", setting)],
-    )  # fmt: skip
+    server = ["--policy", "replay", "--demo", str(path)]
+    words = [word for setting in settings for word in ("--set", setting)]
+    wishes = Wishes(Setting(True, True, None, server, words), "replay", demo=demo, demo_path=path)
     stats, outcomes = LoopStats(), {}
     ticks = options.minutes * 60 * config.deploy.control.control_hz
     ended, empty = multiprocessing.Event(), multiprocessing.Queue()
     beside = multiprocessing.Process(target=empty_loop, args=(config.deploy.control.control_hz, ended, empty))
     load = os.getloadavg()[0]
-    with stop_on_signals() as stop, Parts(config, wishes, SessionFolder(folder), stop, say) as parts:
+    with stop_on_signals() as stop, Rollouts(config, wishes, SessionFolder(folder), stop, say) as rollouts:
         beside.start()
         try:
             while stats.ticks < ticks and not stop.is_set():
-                rollout = parts.rollout(0)
+                rollout = rollouts.run(0)
                 stats.add(rollout.result.stats)
                 outcome = rollout.result.outcome
                 outcomes[outcome] = outcomes.get(outcome, 0) + 1

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from services.cli import real_dataset
+from services.cli import real_dataset, record
 from so101.cli.app import main as run_program
 from so101.cli.options import Settings, with_options
 from so101.errors import ConfigError, did_you_mean
@@ -58,6 +58,7 @@ def rollouts(
     if context.invoked_subcommand is not None:
         return
     from services.cli.up import settings_arguments
+    from services.real.parts import Setting
     from services.real.session import Wishes, run_session
     from so101.control.demos import chosen_demo, make_demo
     from so101.errors import DataError
@@ -89,25 +90,23 @@ def rollouts(
             config = settings.load()
     if not arm:
         typer.echo("dry run: nothing is sent to the arm (--arm moves it)")
-    wishes = Wishes(
-        policy=None if chosen == "remote" else chosen,
-        arm=arm,
-        sim=sim,
-        pseudo_real=pseudo_real,
-        episodes=episodes,
-        seed=seed,
-        demo=found,
-        demo_path=path,
-        name=name,
-        service_settings=settings_arguments(settings),
-    )
+    server = None if chosen == "remote" else ["--policy", chosen]
+    if chosen == "replay":
+        server += ["--demo", str(path)]
+    if chosen == "expert":
+        server += ["--seed", str(seed)]
+    setting = Setting(arm, sim, pseudo_real, server, settings_arguments(settings))
+    wishes = Wishes(setting, chosen, episodes=episodes, seed=seed, demo=found, demo_path=path, name=name)
     outcomes = run_session(config, wishes, say=typer.echo)
     ended = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.counts.items()))
     typer.echo(f"{ended or 'no rollout'}; {outcomes.folder.root}")
     raise typer.Exit(outcomes.exit_code)
 
 
-for _name, _function, _module in (("dataset", real_dataset.dataset, real_dataset),):
+for _name, _function, _module in (
+    ("record", record.record, record),
+    ("dataset", real_dataset.dataset, real_dataset),
+):
     app.command(_name, epilog=_module.EPILOG)(_function)
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,24 +13,19 @@ from typing import Any
 import numpy as np
 
 from proto.errors import ProtoError
-from proto.messages.rig import RigReset, RigTruth
-from proto.stopping import StopFlag, stop_on_signals
-from services.camera.client import RemoteCameras
-from services.driver.client import RemoteRobot
+from proto.stopping import stop_on_signals
 from services.policy.client import PolicyClient
 from services.policy.options import read_token
-from services.real.keys import TerminalKeys
-from services.real.stack import ServiceDied, Stack
-from services.wire import make_client
+from services.real.parts import Parts, Setting
+from services.real.stack import ServiceDied
 from so101.config import Config
 from so101.control.asking import Asker
 from so101.control.boundary import PolicyBoundary
-from so101.control.loop import ControlLoop
 from so101.control.policy_pilot import PolicyPilot
 from so101.control.rollout import Rollout, run_rollout
 from so101.control.stats import LoopStats
 from so101.datasets.demo import Demo
-from so101.datasets.rollouts import Outcome, SessionFolder
+from so101.datasets.rollouts import SessionFolder
 from so101.errors import So101Error
 from so101.files import write_json
 from so101.policies.base import PolicyError
@@ -40,30 +34,24 @@ from so101.tasks.placement import draw_placements
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the user wants.
+    """What the user wants of a session of rollouts.
 
     Attributes:
-        policy: a policy of ours, served here; None: the server at deploy.client, whatever it serves.
-        arm: move; otherwise it is a dry run.
-        sim: the simulated rig.
-        pseudo_real: seed of a rig that differs from the twin; None: a nominal one.
+        setting: where.
+        policy: its name, or "remote".
         episodes: rollouts.
-        seed: of the first rollout's placement (expert, and sim without a demo).
-        demo: what is replayed, and its file.
+        seed: of the first rollout's placement (expert, and --sim without a demo).
+        demo, demo_path: what is replayed.
         name: of the session's folder; the time when None.
-        service_settings: options for the services.
     """
 
-    policy: str | None
-    arm: bool = False
-    sim: bool = False
-    pseudo_real: int | None = None
+    setting: Setting
+    policy: str
     episodes: int = 1
     seed: int = 0
     demo: Demo | None = None
     demo_path: Path | None = None
     name: str | None = None
-    service_settings: Sequence[str] = ()
 
 
 @dataclass
@@ -81,108 +69,74 @@ class Outcomes:
 
 
 def session_folder(config: Config, name: str | None) -> SessionFolder:
-    """The folder of session `name`; a new one, named by the time, when None."""
-    return SessionFolder(Path(config.deploy.control.sessions) / (name or time.strftime("%Y%m%d-%H%M%S")))
+    """The folder of session `name`, a new one named by the time when None, cleaned of what a killed program left."""
+    folder = SessionFolder(Path(config.deploy.control.sessions) / (name or time.strftime("%Y%m%d-%H%M%S")))
+    folder.clean_up()
+    return folder
 
 
 def run_session(config: Config, wishes: Wishes, say: Callable[[str], None]) -> Outcomes:
-    """Start what is missing, run the rollouts, stop it again.
+    """Start what is missing, run the rollouts, stop it again. Raises as `Parts`.
 
     Raises:
-        So101Error, ProtoError: a service, the arm or a camera is not there; `TorqueLeftOn`: the arm is not home.
+        ServiceDied: a service ended meanwhile.
+        PolicyError: there is no policy server, or it cannot begin.
     """
-    folder = session_folder(config, wishes.name)
-    folder.clean_up()
-    outcomes = Outcomes(folder)
-    with stop_on_signals() as stop, Parts(config, wishes, folder, stop, say) as parts:
+    outcomes = Outcomes(session_folder(config, wishes.name))
+    with stop_on_signals() as stop, Rollouts(config, wishes, outcomes.folder, stop, say) as rollouts:
         while len(outcomes.rollouts) < wishes.episodes and not stop.is_set():
-            rollout = parts.rollout(wishes.seed + len(outcomes.rollouts))
+            rollout = rollouts.run(wishes.seed + len(outcomes.rollouts))
             outcomes.rollouts.append(rollout)
             outcomes.stats.add(rollout.result.stats)
-            _tell(say, rollout)
-            if trouble := parts.trouble():
+            tell(say, rollout)
+            if trouble := rollouts.parts.trouble():
                 raise ServiceDied(trouble)
             if rollout.result.outcome == "aborted":
                 outcomes.exit_code = So101Error.exit_code
                 break
     outcomes.exit_code = stop.exit_code or outcomes.exit_code
-    write_json(folder.root / "session.json", _record(config, wishes, outcomes))
+    write_json(outcomes.folder.root / "session.json", _record(config, wishes, outcomes))
     return outcomes
 
 
-class Parts:
-    """Everything a rollout is made of, opened and closed in order."""
+class Rollouts:
+    """`Parts` with a policy as the pilot. A context."""
 
-    def __init__(
-        self, config: Config, wishes: Wishes, folder: SessionFolder, stop: StopFlag, say: Callable[[str], None]
-    ) -> None:
-        self._config, self._wishes, self._folder, self._stop, self._say = config, wishes, folder, stop, say
-        self._cameras = tuple(config.dataset.cameras)
-        self._exit = ExitStack()
+    def __init__(self, config: Config, wishes: Wishes, folder: SessionFolder, stop, say) -> None:
+        self._config, self._wishes, self._folder, self._say = config, wishes, folder, say
+        self.parts = Parts(config, wishes.setting, folder, self._make_pilot, stop, say)
 
-    def __enter__(self) -> Parts:
-        with ExitStack() as stack:
-            self._stack = stack.enter_context(self._services())
-            self._rig = stack.enter_context(make_client(self._config, "rig")) if self._wishes.sim else None
-            self._robot = stack.enter_context(RemoteRobot(self._config, name="./real"))
-            cameras = stack.enter_context(RemoteCameras(self._config, self._cameras))
-            cameras.latest()  # waits until all are there, or says which are not
-            pilot = self._pilot(stack)
-            keys = stack.enter_context(TerminalKeys(self._config.deploy.control.keys))
-            self._loop = ControlLoop(
-                self._config, self._robot, cameras, pilot, moves=self._wishes.arm, keys=keys,
-                judge=self._judge, say=self._say, stopped=self._ending,
-            )  # fmt: skip
-            if self._wishes.arm:
-                self._robot.arm()
-            if keys.present:
-                self._say("keys: space pauses, q aborts, s and f mark success and failure, h helps")
-            self._exit = stack.pop_all()
+    def __enter__(self) -> Rollouts:
+        self.parts.__enter__()
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        self._exit.__exit__(*exception)
+        self.parts.__exit__(*exception)
 
-    def rollout(self, seed: int) -> Rollout:
-        """One rollout; the rig is set up for it first."""
-        demo = self._wishes.demo
-        with self._loop.holding():
+    def run(self, seed: int) -> Rollout:
+        """One rollout; the rig and the policy are set up for it first."""
+        demo, loop = self._wishes.demo, self.parts.loop
+        with loop.holding():
             self._set_up(seed)
         meta = {
-            "policy": self._wishes.policy or "remote",
-            "sim": self._wishes.sim,
-            "armed": self._wishes.arm,
+            "policy": self._wishes.policy,
+            "sim": self._wishes.setting.sim,
+            "armed": self._wishes.setting.arm,
             "demo": str(self._wishes.demo_path) if demo is not None else None,
             "unix_s": time.time(),
         }
         home = np.array([joint.home_rad for joint in self._config.robot.joints])
-        start = home if demo is None else demo.q_target[0]
         return run_rollout(
-            self._config, self._loop, self._folder, cameras=self._cameras, start=start, seed=seed, meta=meta
+            self._config,
+            loop,
+            self._folder,
+            cameras=self.parts.cameras,
+            start=home if demo is None else demo.q_target[0],
+            seed=seed,
+            meta=meta,
         )
 
-    def trouble(self) -> str | None:
-        """What is wrong with a service started here."""
-        return self._stack.trouble()
-
-    def _services(self) -> Stack:
-        wishes = self._wishes
-        own: dict[str, list[str]] = {"policy": ["--policy", str(wishes.policy)], "rig": []}
-        if wishes.demo_path is not None:
-            own["policy"] += ["--demo", str(wishes.demo_path)]
-        if wishes.policy == "expert":
-            own["policy"] += ["--seed", str(wishes.seed)]
-        if wishes.pseudo_real is not None:
-            own["rig"] += ["--pseudo-real", str(wishes.pseudo_real)]
-        if wishes.sim and Path(self._config.robot.bus.calibration).is_file():  # the driver reads it too
-            own["rig"] += ["--calibration", self._config.robot.bus.calibration]
-        needs = ["rig"] * wishes.sim + ["camera"] + ["policy"] * (wishes.policy is not None) + ["driver"]
-        return Stack(
-            self._config, needs=needs, state_dir=self._folder.services, sim=wishes.sim, arm=wishes.arm, own=own,
-            settings=wishes.service_settings, stop=self._stop, say=self._say,
-        )  # fmt: skip
-
-    def _pilot(self, stack: ExitStack) -> PolicyPilot:
+    def _make_pilot(self, stack: ExitStack) -> PolicyPilot:
         settings = self._config.deploy.client
         client = stack.enter_context(PolicyClient.from_config(self._config, read_token(settings.api_token_file)))
         if not client.ping(settings.connect_timeout_ms):
@@ -196,39 +150,26 @@ class Parts:
         return PolicyPilot(self._config, boundary, self._asker, self._config.task.active.language, say=self._say)
 
     def _set_up(self, seed: int) -> None:
-        """Objects to their places in the rig, the policy to the beginning of an episode."""
         demo, objects, physics = self._wishes.demo, None, {}
         if demo is not None and demo.objects:
-            objects, physics = {name: poses[0] for name, poses in demo.objects.items()}, demo.meta
-        elif self._rig is not None:
+            objects = {name: poses[0] for name, poses in demo.objects.items()}
+            physics = demo.meta.get("randomisation", {}).get("physics", {})
+        elif self._wishes.setting.sim:
             objects, _ = draw_placements(self._config, np.random.default_rng(seed))
-        if self._rig is not None:
-            placed = objects and {name: tuple(pose.tolist()) for name, pose in objects.items()}
-            drawn = {"physics": physics.get("randomisation", {}).get("physics", {})}
-            self._rig.request(RigReset(objects=placed, seed=seed, randomisation_json=json.dumps(drawn)))
+        self.parts.place(objects, seed=seed, physics=physics)
         options: dict[str, Any] | None = None
         if self._wishes.policy == "expert":
-            options = (
-                {"objects": {name: pose.tolist() for name, pose in objects.items()}} if objects else {"seed": seed}
-            )
+            options = {"seed": seed}
+            if objects:
+                options = {"objects": {name: pose.tolist() for name, pose in objects.items()}}
         try:
             self._asker.reset(options)
         except ProtoError as error:
             raise PolicyError(f"the policy could not begin an episode: {error}") from error
 
-    def _judge(self) -> Outcome:
-        """The rig knows; of the real arm a person says it, or nobody."""
-        if self._rig is None or not self._wishes.arm:
-            return "unknown"
-        return "success" if self._rig.request(RigTruth()).strict else "failure"
 
-    def _ending(self) -> str | None:
-        if self._stop.is_set():
-            return "stopped"
-        return self._stack.trouble()
-
-
-def _tell(say: Callable[[str], None], rollout: Rollout) -> None:
+def tell(say: Callable[[str], None], rollout: Rollout) -> None:
+    """What became of a rollout, in a few lines."""
     result, stats = rollout.result, rollout.result.stats.summary()
     late, misses = stats["sent_ms"], stats["misses"]
     say(f"rollout {rollout.index}: {result.outcome} ({result.reason})")
@@ -244,10 +185,10 @@ def _tell(say: Callable[[str], None], rollout: Rollout) -> None:
 def _record(config: Config, wishes: Wishes, outcomes: Outcomes) -> dict[str, Any]:
     """Content of session.json."""
     return {
-        "policy": wishes.policy or "remote",
-        "armed": wishes.arm,
-        "sim": wishes.sim,
-        "pseudo_real": wishes.pseudo_real,
+        "policy": wishes.policy,
+        "armed": wishes.setting.arm,
+        "sim": wishes.setting.sim,
+        "pseudo_real": wishes.setting.pseudo_real,
         "demo": str(wishes.demo_path) if wishes.demo_path else None,
         "task": config.task.name,
         "control": config.deploy.control.model_dump(mode="json"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from so101.datasets.rollouts import EpisodeRecorder, SessionFolder
 
 
 class Rollout(NamedTuple):
-    """What was done and where it is; no demo when nothing of the policy was executed."""
+    """What was done and where it is; no demo when nothing was recorded, or it was not to be kept."""
 
     index: int
     result: EpisodeResult
@@ -33,6 +33,7 @@ def run_rollout(
     start: np.ndarray | None,
     seed: int,
     meta: Mapping[str, Any],
+    keep: Callable[[EpisodeResult], bool] = lambda result: True,
 ) -> Rollout:
     """Run `loop` once and keep what happened in `folder`, under its next number.
 
@@ -40,6 +41,7 @@ def run_rollout(
         cameras: names of cameras.yaml to record.
         start: (6,) rad; where the arm is when None.
         seed, meta: go into the demo.
+        keep: False: nothing but log and plot is kept.
 
     Raises:
         DataError: a video cannot be written. The log stays.
@@ -54,7 +56,7 @@ def run_rollout(
         raise
     demo = None
     with loop.holding():
-        if recorder.num_frames:
+        if recorder.num_frames and keep(result):
             facts = {"reason": result.reason, "loop": result.stats.summary(), "late_frames": recorder.late_frames}
             demo = recorder.finish(task=config.task.name, seed=seed, outcome=result.outcome, meta={**meta, **facts})
         else:

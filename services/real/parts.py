@@ -1,0 +1,142 @@
+"""Everything a rollout is made of, opened and closed in order: services, arm, cameras, pilot, keys, loop."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from proto.errors import ProtoError
+from proto.messages.rig import RigReset, RigTruth
+from proto.stopping import StopFlag
+from services.camera.client import RemoteCameras
+from services.driver.client import RemoteRobot
+from services.real.keys import TerminalKeys
+from services.real.stack import Stack
+from services.wire import make_client
+from so101.config import Config
+from so101.control.loop import ControlLoop
+from so101.control.pilot import Pilot
+from so101.datasets.rollouts import Outcome, SessionFolder
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where rollouts take place.
+
+    Attributes:
+        arm: move; otherwise it is a dry run.
+        sim: the simulated rig.
+        pseudo_real: seed of a rig that differs from the twin; None: a nominal one.
+        policy_server: options of the policy server to start when none answers; None: none is started.
+        service_settings: options for all services.
+    """
+
+    arm: bool = False
+    sim: bool = False
+    pseudo_real: int | None = None
+    policy_server: Sequence[str] | None = None
+    service_settings: Sequence[str] = field(default_factory=tuple)
+
+
+class Parts:
+    """A context.
+
+    Args:
+        make_pilot: called once the services answer; may enter what it opens into the stack it is given.
+
+    Attributes:
+        loop, keys, rig: the control loop, the terminal's keys, the client of the rig (None without --sim).
+        cameras: names of the cameras that are recorded.
+
+    Raises:
+        So101Error, ProtoError: something is not there, or not well; `TorqueLeftOn`, at the end: the arm is not home.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        setting: Setting,
+        folder: SessionFolder,
+        make_pilot: Callable[[ExitStack], Pilot],
+        stop: StopFlag,
+        say: Callable[[str], None],
+    ) -> None:
+        self._config, self._setting, self._folder = config, setting, folder
+        self._make_pilot, self._stop, self._say = make_pilot, stop, say
+        self.cameras = tuple(config.dataset.cameras)
+        self._exit = ExitStack()
+
+    def __enter__(self) -> Parts:
+        with ExitStack() as stack:
+            self._stack = stack.enter_context(self._services())
+            self.rig = stack.enter_context(make_client(self._config, "rig")) if self._setting.sim else None
+            robot = stack.enter_context(RemoteRobot(self._config, name="./real"))
+            cameras = stack.enter_context(RemoteCameras(self._config, self.cameras))
+            cameras.latest()  # waits until all are there, or says which are not
+            pilot = self._make_pilot(stack)
+            self.keys = stack.enter_context(TerminalKeys(self._config.deploy.control.keys))
+            self.loop = ControlLoop(
+                self._config, robot, cameras, pilot, moves=self._setting.arm, keys=self.keys, judge=self.judge,
+                say=self._say, stopped=self.ending,
+            )  # fmt: skip
+            if self.keys.present:
+                names = self._config.deploy.control.keys.help
+                self._say(f"press {' or '.join(names)} to see what the keys do")
+            if self._setting.arm:
+                robot.arm()
+            self._exit = stack.pop_all()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._exit.__exit__(*exception)
+
+    def place(self, objects: Mapping[str, np.ndarray] | None, *, seed: int, physics: Mapping[str, Any]) -> None:
+        """Begin anew in the simulated rig: objects (7,) in base, drawn with `seed` when None. Not for the real arm."""
+        if self.rig is not None:
+            placed = objects and {name: tuple(pose.tolist()) for name, pose in objects.items()}
+            self.rig.request(
+                RigReset(objects=placed, seed=seed, randomisation_json=json.dumps({"physics": dict(physics)}))
+            )
+
+    def judge(self) -> Outcome:
+        """The rig knows; of the real arm a person says it, or nobody."""
+        if self.rig is None or not self._setting.arm:
+            return "unknown"
+        try:
+            return "success" if self.rig.request(RigTruth()).strict else "failure"
+        except ProtoError as error:
+            self._say(f"the rig does not tell whether it worked: {error}")
+            return "unknown"
+
+    def trouble(self) -> str | None:
+        """What is wrong with a service that was started here."""
+        return self._stack.trouble()
+
+    def ending(self) -> str | None:
+        """Why the program is to end; None while it is not."""
+        return "stopped" if self._stop.is_set() else self.trouble()
+
+    def _services(self) -> Stack:
+        setting, rig = self._setting, []
+        if setting.pseudo_real is not None:
+            rig += ["--pseudo-real", str(setting.pseudo_real)]
+        if Path(self._config.robot.bus.calibration).is_file():  # the driver reads it too
+            rig += ["--calibration", self._config.robot.bus.calibration]
+        needs = ["rig"] * setting.sim + ["camera"] + ["policy"] * (setting.policy_server is not None) + ["driver"]
+        return Stack(
+            self._config,
+            needs=needs,
+            state_dir=self._folder.services,
+            sim=setting.sim,
+            arm=setting.arm,
+            own={"policy": setting.policy_server or (), "rig": rig},
+            settings=setting.service_settings,
+            stop=self._stop,
+            say=self._say,
+        )
