@@ -154,7 +154,9 @@ def test_on_a_phone_everything_fits_and_the_arm_can_always_be_stopped(browser, a
         save_demo(folder / "failed", demo(0, "a cause with a long name_without_any_blanks"))
     open_page(browser, address, width=360, height=640, phone=True, dark=dark)
     browser.wait_for("document.querySelectorAll('[data-run] .cause').length === 2")
-    assert browser.evaluate("document.documentElement.scrollWidth") == 360
+    wide = "[...document.querySelectorAll('body *')].filter((e) => e.getBoundingClientRect().right > 360)"
+    wide = browser.evaluate(f"{wide}.map((e) => e.tagName + ' ' + e.id + ' ' + e.className)")
+    assert browser.evaluate("document.documentElement.scrollWidth") == 360, wide
     browser.evaluate("scrollTo(0, document.body.scrollHeight)")
     top, bottom = browser.evaluate(
         "(({top, bottom}) => [top, bottom])(document.querySelector('#stop-arm').getBoundingClientRect())"
