@@ -1,9 +1,9 @@
 """kill -9 of workers and of who hands out the work, while a run goes on over the network; then compare byte for byte.
 
-The same run is made twice: by worker processes of the command itself, and by `--workers` generator services and one
-renderer behind a broker. A worker is killed (-9) every `--every` seconds, the process with the broker `--broker-kills`
-times, and each is started again, as a supervisor or container engine would. Then the files of both runs are compared:
-attempts, videos, dataset.
+The same run is made twice: by processes of the command itself, and by `--workers` generator services and one renderer
+behind a broker. A generator is killed (-9) every `--every` seconds, the renderer once while it renders, the process with
+the broker `--broker-kills` times; each is started again, as a supervisor or container engine would. Then the files of
+both runs are compared: seeds, attempts, videos, dataset.
 
     .venv/bin/python benchmarks/kill_workers.py                          # 100 attempts, 3 workers
     .venv/bin/python benchmarks/kill_workers.py --control                # the control plane is what holds the broker
@@ -102,19 +102,24 @@ def attempts_in(folder: Path) -> int:
     return sum(len(list((folder / name).glob("demo_*.npz"))) for name in ("generated", "failed"))
 
 
-def torment(run: Run, workers: list[Service], broker: Service, options: argparse.Namespace) -> Counter:
+def torment(
+    run: Run, workers: list[Service], renderer: Service, broker: Service, options: argparse.Namespace
+) -> Counter:
     """Kill as told until the run has ended; what was killed."""
     dice, killed = random.Random(options.seed), Counter()
     moments = [round(options.attempts * (k + 1) / (options.broker_kills + 1)) for k in range(options.broker_kills)]
     turns, next_kill = itertools.cycle(workers), time.monotonic() + options.every
     while not run.ended():
         time.sleep(POLL_S)
-        for service in (*workers, broker):
+        for service in (*workers, renderer, broker):
             service.keep()
         if time.monotonic() >= next_kill:
             next(turns).kill()
             killed["worker"] += 1
             next_kill += options.every
+        if not killed["renderer"] and next(run.folder.glob("videos/demo_*"), None) is not None:
+            renderer.kill()  # once: it is alone, and a demo may take as long as the pause between kills
+            killed["renderer"] += 1
         if moments and attempts_in(run.folder) >= moments[0]:
             moments.pop(0)
             time.sleep(dice.uniform(0, 0.5))
@@ -156,11 +161,12 @@ def measure(options: argparse.Namespace, scratch: Path) -> dict:
         services += [
             Service(f"generator-{n}", ["serve", "generator", *shared], scratch) for n in range(options.workers)
         ]
-        services.append(Service("renderer", ["serve", "renderer", *shared], scratch))
+        renderer = Service("renderer", ["serve", "renderer", *shared], scratch)
+        services.append(renderer)
         begun = time.monotonic()
         network = ["--set", "deploy.work.executor=network", "--workers", "1"]
         there = Run(scratch / "network", [*shared, *network])
-        killed = torment(there, services[1:], broker, options)
+        killed = torment(there, services[1:-1], renderer, broker, options)
         network_s = time.monotonic() - begun
     finally:
         for service in services:
@@ -175,6 +181,7 @@ def measure(options: argparse.Namespace, scratch: Path) -> dict:
         "workers": options.workers,
         "holder": holder[0],
         "workers_killed": killed["worker"],
+        "renderer_killed": killed["renderer"],
         "broker_killed": killed["broker"],
         "workers_missed": services[0].log().count("it is given up"),
         "files_compared": len(expected),

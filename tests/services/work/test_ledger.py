@@ -189,7 +189,7 @@ def test_a_result_for_a_job_that_was_never_given_is_ignored():
 
 def test_a_job_that_kills_its_workers_ends_with_an_error():
     ledger, clock = make(max_lost_workers=2)
-    begin(ledger, jobs=2)
+    begin(ledger, jobs=1)
     for worker in ("w1", "w2"):
         ledger.join(joined(worker))
         assert ledger.take(worker).index == 0
@@ -200,8 +200,19 @@ def test_a_job_that_kills_its_workers_ends_with_an_error():
     assert failed.index == 0 and failed.error.error == "SimulationError"
     assert "2 workers vanished while they worked on attempt 0 of run" in failed.error.text
     assert "max_lost_workers" in failed.error.text and "--workers 1" in failed.error.text
-    ledger.join(joined("w3"))
-    assert ledger.take("w3").index == 1  # the others go on
+    assert ledger.fetch("b", (0,)).open == ()
+
+
+def test_a_job_that_lost_its_worker_waits_behind_the_others():
+    ledger, clock = make()
+    begin(ledger, jobs=2)
+    ledger.join(joined("w1"))
+    assert ledger.take("w1").index == 0
+    clock.now += SETTINGS.lease_s + 0.1
+    ledger.fetch("b", ())
+    ledger.expire()
+    ledger.join(joined("w2"))
+    assert ledger.take("w2").index == 1
 
 
 def test_a_worker_that_leaves_in_order_costs_nothing():
