@@ -323,3 +323,21 @@ def test_an_exception_of_the_program_that_drives_sends_the_arm_home(tmp_path):
             Scene(bus, driver).in_motion()
             raise ZeroDivisionError
         assert np.abs(bus.state().q - HOME).max() < 0.1 and not bus.state().torque_on.any()
+
+
+def test_another_arm_plugged_in_instead_is_not_taken_for_the_first(scene):
+    """Its servos hold another calibration: it stays lost until the right one is back."""
+    scene.in_motion()
+    scene.bus.unplug()
+    assert scene.command_until(scene.mode_is("lost"))
+    wrong = scene.bus.servos["elbow_flex"].memory
+    right_offset = wrong["homing_offset"]
+    wrong.save("homing_offset", right_offset + 300)
+    stopped_at = scene.bus.state().q
+    heard = scene.bus.counts.replies
+    scene.bus.replug()
+    assert _comes(lambda: scene.bus.counts.replies > heard + 200)  # looked at again and again, and refused
+    assert scene.driver.read().mode == "lost" and scene.is_at(stopped_at)
+    wrong.save("homing_offset", right_offset)
+    assert scene.comes_to("holding")
+    assert scene.goes_home_and_lets_go()
