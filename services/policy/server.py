@@ -156,6 +156,9 @@ class PolicyServer:
             if request.endpoint == "malformed":
                 self.counters.requests["malformed"] += 1
             self._fail(request, str(error))
+        except Exception as error:  # a mistake of ours must not end the thread that serves everybody
+            log.exception("%s failed", request.endpoint)
+            self._fail(request, f"{request.endpoint} failed: {error}")
 
     def _dispatch(self, request: Request) -> None:
         if request.endpoint in _QUEUED:
@@ -210,8 +213,13 @@ class PolicyServer:
 
     def _send(self, request: Request, reply: bytes, failed: bool) -> None:
         self.counters.errors += failed
+        frames = [*request.envelope, reply]
         try:
-            self._socket.send_multipart([*request.envelope, reply], zmq.DONTWAIT, copy=False)
+            try:
+                self._socket.send_multipart(frames, zmq.DONTWAIT, copy=False)
+            except zmq.Again:  # ZeroMQ looks only now and then whether the client has read: make it look
+                self._socket.get(zmq.EVENTS)
+                self._socket.send_multipart(frames, zmq.DONTWAIT, copy=False)
         except zmq.ZMQError as error:  # gone (EHOSTUNREACH), or does not read (EAGAIN)
             self.counters.dropped += 1
             log.debug("reply to %s dropped: %s", _name(request.client), error)
