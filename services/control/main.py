@@ -85,6 +85,7 @@ def _bind(host: str, port: int) -> socket.socket:
         listening = socket.socket(family, socket.SOCK_STREAM)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
+        listening.listen(128)  # who connects from now on is served a moment later
     except OSError as error:
         raise AlreadyRunning(
             f"cannot listen on {host}:{port} (deploy.control_plane.http): {error.strerror}; another program may use "
