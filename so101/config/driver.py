@@ -43,6 +43,7 @@ class BusConfig(Section):
     calibration: str = Field(min_length=1)
     reply_timeout_ms: float = Field(gt=0, le=1000)
     retries: int = Field(ge=0, le=10)
+    min_span_ticks: int = Field(ge=1, le=4095)
     rate_hz: float = Field(gt=0, le=500)
     reopen_s: float = Field(gt=0)
     supply_v: tuple[float, float]

@@ -131,7 +131,8 @@ class ArmCalibration:
     def differences(self, other: ArmCalibration) -> list[str]:
         """Where the numbers that servos hold differ, one text a number."""
         return [
-            f"{joint} {field}: {getattr(motor, field)} here, {getattr(other.motors[joint], field)} in {other.source}"
+            f"{joint} {field}: {getattr(motor, field)} in {self.source}, {getattr(other.motors[joint], field)} in "
+            f"{other.source}"
             for joint, motor in self.motors.items()
             for field in _IN_SERVO
             if getattr(motor, field) != getattr(other.motors[joint], field)

@@ -75,7 +75,7 @@ def test_differences_name_joint_number_and_both_values(bus):
     held = ArmCalibration.of_servos(bus, ROBOT)
     changed = {**held.motors, "gripper": MotorCalibration(**{**vars(held.motors["gripper"]), "range_min": 7})}
     (difference,) = ArmCalibration(changed, "here").differences(held)
-    assert difference.startswith("gripper range_min: 7 here, ") and bus.port in difference
+    assert difference.startswith("gripper range_min: 7 in here, ") and bus.port in difference
 
 
 @given(st.integers(0, 4095), st.integers(-2047, 2047))
