@@ -19,7 +19,7 @@ from typing import Any
 
 from services.control import models
 from services.control.errors import Conflict, NotFound
-from services.control.launcher import Launcher, Outcome, RunState, read_outcome, write_outcome
+from services.control.launcher import Launcher, Outcome, RunState, end_leftovers, read_outcome, write_outcome
 from services.control.requests import check_name, check_settings, find_recording
 from services.control.store import RunStore, StoredRun
 from services.control.view import RunViews
@@ -216,6 +216,7 @@ class Runs:
             self._store.queue_again(stored.id, time.time())
             return
         text = f"its process died {stored.crashes + 1} times; the end of the log may say why. Resuming tries again"
+        end_leftovers(state)
         write_outcome(state, Outcome(stored.starts, _SIGNALLED + signal.SIGKILL, text, time.time()))
 
     def _launch(self, stored: StoredRun) -> None:

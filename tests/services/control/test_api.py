@@ -18,8 +18,8 @@ VIDEO = bytes(range(256)) * 40
 def demo(index, cause=""):
     poses = np.zeros((2, 7))
     return Demo(
-        index=index, seed=index, task="t", fps=30.0, q_target=np.zeros((2, 6)), q=np.zeros((2, 6)), objects={"o": poses},
-        physics_state=np.zeros(3), cause=cause, strict=not cause, geometric=not cause,
+        index=index, seed=index, task="t", fps=30.0, q_target=np.zeros((2, 6)), q=np.zeros((2, 6)),
+        objects={"o": poses}, physics_state=np.zeros(3), cause=cause, strict=not cause, geometric=not cause,
     )  # fmt: skip
 
 
@@ -130,8 +130,9 @@ def test_videos_are_served_in_ranges(api, finished):
 
 @pytest.mark.parametrize(
     "path",
-    ["run.json", "../done/run.json", "report/../run.json", "report/%2e%2e/run.json", "/etc/hostname", "%2fetc%2fhostname", "report",
-     "report/../../../secret.html", "report/link.html", "generated/demo_000000.npz", "report/a%00.html", "report/" + "x" * 900],
+    ["run.json", "../done/run.json", "report/../run.json", "report/%2e%2e/run.json", "/etc/hostname", "%2fetc%2fhostname",
+     "report", "report/../../../secret.html", "report/link.html", "generated/demo_000000.npz",
+     "report/a%00.html", "report/" + "x" * 900],
 )  # fmt: skip
 def test_only_results_are_served(api, finished, tmp_path, path):
     (tmp_path / "secret.html").write_text("secret")

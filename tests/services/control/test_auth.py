@@ -33,7 +33,8 @@ PATHS = [
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize(
     "headers",
-    [{}, {"Authorization": f"Bearer {TOKEN}x"}, {"Authorization": "Bearer "}, {"Authorization": f"Basic {TOKEN}"}, {"Authorization": TOKEN},
+    [{}, {"Authorization": f"Bearer {TOKEN}x"}, {"Authorization": "Bearer "}, {"Authorization": f"Basic {TOKEN}"},
+     {"Authorization": TOKEN},
      {"Cookie": f"{COOKIE}={TOKEN}"}, {"Cookie": f"{COOKIE}="}, {"Authorization": "Bearer \xff"}],
 )  # fmt: skip
 def test_nothing_is_told_without_the_token(guarded, path, headers):

@@ -216,8 +216,9 @@ def luminance(colour: str) -> float:
 @pytest.mark.parametrize("scheme", [0, 1])
 @pytest.mark.parametrize(
     ("ink", "paper", "least"),
-    [("ink", "card", 4.5), ("ink", "bg", 4.5), ("muted", "card", 4.5), ("muted", "field", 4.5), ("good", "card", 4.5), ("bad", "card", 4.5),
-     ("done", "card", 4.5), ("wait", "card", 4.5), ("on-good", "good", 4.5), ("on-danger", "danger", 4.5), ("edge", "card", 3.0)],
+    [("ink", "card", 4.5), ("ink", "bg", 4.5), ("muted", "card", 4.5), ("muted", "field", 4.5), ("good", "card", 4.5),
+     ("bad", "card", 4.5), ("done", "card", 4.5), ("wait", "card", 4.5), ("on-good", "good", 4.5),
+     ("on-danger", "danger", 4.5), ("edge", "card", 3.0)],
 )  # fmt: skip
 def test_contrast(scheme, ink, paper, least):
     """WCAG 2.1 AA, in light and dark."""
