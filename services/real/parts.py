@@ -96,13 +96,23 @@ class Parts:
     def __exit__(self, *exception: Any) -> None:
         self._exit.__exit__(*exception)
 
-    def place(self, objects: Mapping[str, np.ndarray] | None, *, seed: int, physics: Mapping[str, Any]) -> None:
-        """Begin anew in the simulated rig: objects (7,) in base, drawn with `seed` when None. Not for the real arm."""
-        if self.rig is not None:
-            placed = objects and {name: tuple(pose.tolist()) for name, pose in objects.items()}
-            self.rig.request(
-                RigReset(objects=placed, seed=seed, randomisation_json=json.dumps({"physics": dict(physics)}))
-            )
+    def place(
+        self, objects: Mapping[str, np.ndarray] | None, *, seed: int, physics: Mapping[str, Any]
+    ) -> dict[str, list[float]] | None:
+        """Begin anew in the simulated rig; None for the real arm.
+
+        Args:
+            objects: name -> (7,) pose in base; drawn with `seed` when None.
+
+        Returns:
+            where the objects stand.
+        """
+        if self.rig is None:
+            return None
+        placed = objects and {name: tuple(pose.tolist()) for name, pose in objects.items()}
+        drawn = json.dumps({"physics": dict(physics)})
+        state = self.rig.request(RigReset(objects=placed, seed=seed, randomisation_json=drawn))
+        return {name: list(pose) for name, pose in state.objects.items()}
 
     def judge(self) -> Outcome:
         """The rig knows; of the real arm a person says it, or nobody."""

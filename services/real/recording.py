@@ -61,7 +61,7 @@ def run_recording(config: Config, wishes: RecordWishes, say: Callable[[str], Non
         while (kept := len(list_demos(folder.episodes))) < wishes.episodes:
             seed = wishes.seed + folder.next_index()
             with parts.loop.holding():
-                parts.place(None, seed=seed, physics={})
+                placed = parts.place(None, seed=seed, physics={})
                 say(f"episode {kept + 1} of {wishes.episodes}: s keeps it, f throws it away, q ends")
                 if not _begin(parts, stop, say):
                     break
@@ -72,7 +72,12 @@ def run_recording(config: Config, wishes: RecordWishes, say: Callable[[str], Non
                 cameras=parts.cameras,
                 start=None,
                 seed=seed,
-                meta={"policy": "leader", "sim": wishes.setting.sim, "unix_s": time.time()},
+                meta={
+                    "policy": "leader",
+                    "sim": wishes.setting.sim,
+                    "start_objects": placed,
+                    "unix_s": time.time(),
+                },
                 keep=_kept,
             )
             tell(say, rollout)

@@ -117,12 +117,13 @@ class Rollouts:
         """One rollout; the rig and the policy are set up for it first."""
         demo, loop = self._wishes.demo, self.parts.loop
         with loop.holding():
-            self._set_up(seed)
+            placed = self._set_up(seed)
         meta = {
             "policy": self._wishes.policy,
             "sim": self._wishes.setting.sim,
             "armed": self._wishes.setting.arm,
             "demo": str(self._wishes.demo_path) if demo is not None else None,
+            "start_objects": placed,
             "unix_s": time.time(),
         }
         home = np.array([joint.home_rad for joint in self._config.robot.joints])
@@ -149,14 +150,15 @@ class Rollouts:
         stack.callback(self._asker.close)
         return PolicyPilot(self._config, boundary, self._asker, self._config.task.active.language, say=self._say)
 
-    def _set_up(self, seed: int) -> None:
+    def _set_up(self, seed: int) -> dict[str, list[float]] | None:
+        """Objects to their places in the rig, the policy to the beginning of an episode. Returns the places."""
         demo, objects, physics = self._wishes.demo, None, {}
         if demo is not None and demo.objects:
             objects = {name: poses[0] for name, poses in demo.objects.items()}
             physics = demo.meta.get("randomisation", {}).get("physics", {})
         elif self._wishes.setting.sim:
             objects, _ = draw_placements(self._config, np.random.default_rng(seed))
-        self.parts.place(objects, seed=seed, physics=physics)
+        placed = self.parts.place(objects, seed=seed, physics=physics)
         options: dict[str, Any] | None = None
         if self._wishes.policy == "expert":
             options = {"seed": seed}
@@ -166,6 +168,7 @@ class Rollouts:
             self._asker.reset(options)
         except ProtoError as error:
             raise PolicyError(f"the policy could not begin an episode: {error}") from error
+        return placed
 
 
 def tell(say: Callable[[str], None], rollout: Rollout) -> None:

@@ -24,6 +24,7 @@ from so101.errors import DataError
 
 _ACTION, _STATE = "action", "observation.state"
 _TIME_COLUMNS = ("timestamp", "time", "t", "time_s", "t_s")
+START_POSES = "so101_objects.jsonl"  # in meta/ of a dataset of ours: where the objects stood
 _POSE_KEYS = ("x", "y", "z", "qw", "qx", "qy", "qz")
 
 
@@ -167,12 +168,30 @@ def _read_lerobot(folder: Path, config: Config) -> list[Recording]:
         if key in features
     }
     episodes = readers[version[:2]](folder, info)
+    starts = _start_poses(folder)
     recordings = [
-        _lerobot_episode(folder, index, table, text, names, float(fps), config) for index, table, text in episodes
+        _lerobot_episode(folder, index, table, text, names, float(fps), config, starts.get(index, {}))
+        for index, table, text in episodes
     ]
     if not recordings:
         raise DataError(f"{folder}: the dataset has no episodes (total_episodes {info.get('total_episodes')!r})")
     return recordings
+
+
+def _start_poses(folder: Path) -> dict[int, dict[str, np.ndarray]]:
+    """Episode -> object -> (7,) pose in base at its start, where the dataset tells (rollouts on the simulated rig)."""
+    path, starts = folder / "meta" / START_POSES, {}
+    for row in _read_json_lines(path) if path.is_file() else ():
+        poses = row.get("objects")
+        try:
+            arrays = {name: np.array(pose, float) for name, pose in poses.items()}
+        except (AttributeError, TypeError, ValueError):
+            arrays = {}
+        bad = [name for name, pose in arrays.items() if pose.shape != (7,) or abs(np.linalg.norm(pose[3:]) - 1) > 1e-2]
+        if not arrays or bad:
+            raise DataError(f"{path}: objects are {poses!r}; needed is name -> x, y, z, qw, qx, qy, qz in base")
+        starts[_integer(row, "episode_index", str(path))] = arrays
+    return starts
 
 
 def _feature_names(feature: Any, config: Config, where: str) -> list[str]:
@@ -190,7 +209,14 @@ def _feature_names(feature: Any, config: Config, where: str) -> list[str]:
 
 
 def _lerobot_episode(
-    folder: Path, index: int, table: pa.Table, text: str, names: dict[str, list[str]], fps: float, config: Config
+    folder: Path,
+    index: int,
+    table: pa.Table,
+    text: str,
+    names: dict[str, list[str]],
+    fps: float,
+    config: Config,
+    objects: dict[str, np.ndarray],
 ) -> Recording:
     where = f"{folder} episode {index}"
     arrays, columns = {}, {}
@@ -218,6 +244,7 @@ def _lerobot_episode(
         action=arrays.get(_ACTION, arrays[_STATE]),
         state=arrays[_STATE],
         task=text,
+        objects=objects,
         has_action=_ACTION in arrays and not np.array_equal(arrays[_ACTION], arrays[_STATE]),
     )
 

@@ -6,6 +6,7 @@ A session folder holds `episodes/demo_NNNNNN.npz`, `videos/demo_NNNNNN/CAMERA.mp
 
 from __future__ import annotations
 
+import json
 import queue
 import shutil
 import threading
@@ -19,8 +20,9 @@ import numpy as np
 from so101.config import Config
 from so101.datasets.demo import Demo, demo_file_name, demo_index, list_demos, load_demo, save_demo
 from so101.datasets.lerobot_v21 import write_dataset
+from so101.datasets.recordings import START_POSES
 from so101.errors import DataError, InsufficientDemosError
-from so101.files import remove_temporaries
+from so101.files import remove_temporaries, write_text
 from so101.pipeline.progress import Reporter, StageResult
 from so101.pipeline.run_folder import RunFolder
 from so101.rendering.video import VideoWriter
@@ -214,4 +216,9 @@ def export_dataset(
     for path in chosen:
         shutil.copyfile(path, verified / path.name)
     skillgen = config.skillgen.model_copy(update={"target_demos": len(chosen)})
-    return write_dataset(config.model_copy(update={"skillgen": skillgen}), folder.run, reporter, workers)
+    result = write_dataset(config.model_copy(update={"skillgen": skillgen}), folder.run, reporter, workers)
+    starts = [load_demo(path).meta.get("start_objects") for path in chosen]
+    lines = [json.dumps({"episode_index": i, "objects": objects}) for i, objects in enumerate(starts) if objects]
+    if lines:  # of the simulated rig they are known: then the recording can become a seed whatever the object is
+        write_text(folder.run.dataset / "meta" / START_POSES, "\n".join(lines) + "\n")
+    return result

@@ -33,14 +33,14 @@ def picture(grey: int) -> np.ndarray:
     return np.full((48, 64, 3), grey, np.uint8)
 
 
-def record(folder: SessionFolder, index: int, ticks: int = 12, outcome: str = "success", every: int = 1):
+def record(folder: SessionFolder, index: int, ticks: int = 12, outcome: str = "success", every: int = 1, meta=META):
     """An episode whose pictures get lighter with every new frame; a camera gives a new one every `every` ticks."""
     recorder = EpisodeRecorder(CONFIG, folder, index, CAMERAS)
     q = 0.01 * np.arange(ticks)[:, None] + np.arange(6) / 100
     for t in range(ticks):
         number = t // every
         recorder.add(q[t] + 0.005, q[t], {name: (number, picture(4 * number)) for name in CAMERAS})
-    return recorder, q, recorder.finish(task="vial_to_rack", seed=7, outcome=outcome, meta=META)
+    return recorder, q, recorder.finish(task="vial_to_rack", seed=7, outcome=outcome, meta=meta)
 
 
 def greys(path) -> list[int]:
@@ -137,3 +137,17 @@ def test_the_dataset_holds_the_episodes_of_the_outcomes_asked_for(tmp_path):
     assert json.loads((dataset / "meta" / "info.json").read_text())["total_videos"] == 6
     export_dataset(CONFIG, folder, SilentReporter(), outcomes=("success", "failure"))
     assert [episode.num_frames for episode in read_recording(dataset, CONFIG)] == [12, 12, 20]
+
+
+def test_where_the_objects_stood_goes_with_the_dataset_when_it_is_known(tmp_path):
+    folder, pose = SessionFolder(tmp_path), [0.2, -0.1, 0.05, 1.0, 0.0, 0.0, 0.0]
+    record(folder, 0)
+    record(folder, 1, meta={"start_objects": {"vial": pose}})
+    export_dataset(CONFIG, folder, SilentReporter())
+    first, second = read_recording(folder.run.dataset, CONFIG)
+    assert first.objects == {} and list(second.objects) == ["vial"]
+    np.testing.assert_array_equal(second.objects["vial"], pose)
+    assert validate_dataset(folder.run.dataset) == []
+    (folder.run.dataset / "meta" / "so101_objects.jsonl").write_text('{"episode_index": 0, "objects": {"vial": [1]}}\n')
+    with pytest.raises(DataError, match="so101_objects.jsonl.*needed is name -> x, y, z, qw"):
+        read_recording(folder.run.dataset, CONFIG)
