@@ -77,6 +77,7 @@ class ArmDriver:
         self._reason = "not connected"
         self._home_because: str | None = None  # the arm is to go home as soon as it can
         self._lost_with_torque = False
+        self._miss = ""  # why the last look failed
         self._state: RobotState | None = None
 
     # -- the Robot interface ---------------------------------------------------------------------------------------
@@ -219,7 +220,7 @@ class ArmDriver:
     def _look(self, now: float) -> Reading:
         if not self._arm.bus.is_open:
             if now - self._reopened_s < self._bus_settings.reopen_s:
-                raise PortLost(f"{self._arm.bus.port}: the port is gone")
+                raise PortLost(self._miss)
             self._reopened_s = now
             self._arm.connect()
             if self._arm.calibration_fault:
@@ -230,8 +231,11 @@ class ArmDriver:
     def _on_missed(self, error: Exception, now: float) -> None:
         self._missed += 1
         gone_s = now - self._last_read_s
-        if self._mode != "lost" and gone_s >= self._settings.lost_after_s:
-            self._lost_with_torque = self._mode in _ENERGISED
+        news = not self._arm.bus.is_open and str(error) != self._miss  # what came to the port is another arm, say
+        self._miss = str(error)
+        if gone_s >= self._settings.lost_after_s and (self._mode != "lost" or news):
+            if self._mode != "lost":
+                self._lost_with_torque = self._mode in _ENERGISED
             left = "; the torque is LEFT ON where servos have power" if self._lost_with_torque else ""
             self._enter("lost", f"no look at the arm for {gone_s:.1f} s ({error}){left}", logging.ERROR)
         self._state = replace(self._state, missed_reads=self._missed)

@@ -336,6 +336,7 @@ def test_another_arm_plugged_in_instead_is_not_taken_for_the_first(scene):
     stopped_at = scene.bus.state().q
     heard = scene.bus.counts.replies
     scene.bus.replug()
+    assert _comes(lambda: "elbow_flex homing_offset" in scene.driver.read().reason)
     assert _comes(lambda: scene.bus.counts.replies > heard + 200)  # looked at again and again, and refused
     assert scene.driver.read().mode == "lost" and scene.is_at(stopped_at)
     wrong.save("homing_offset", right_offset)
