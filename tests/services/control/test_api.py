@@ -130,8 +130,8 @@ def test_videos_are_served_in_ranges(api, finished):
 
 @pytest.mark.parametrize(
     "path",
-    ["run.json", "../done/run.json", "report/../run.json", "report/%2e%2e/run.json", "/etc/hostname", "%2fetc%2fhostname",
-     "report", "report/../../../secret.html", "report/link.html", "generated/demo_000000.npz",
+    ["run.json", "../done/run.json", "report/../run.json", "report/%2e%2e/run.json", "/etc/hostname",
+     "%2fetc%2fhostname", "report", "report/../../../secret.html", "report/link.html", "generated/demo_000000.npz",
      "report/a%00.html", "report/" + "x" * 900],
 )  # fmt: skip
 def test_only_results_are_served(api, finished, tmp_path, path):
