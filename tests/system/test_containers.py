@@ -11,18 +11,17 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import time
 import urllib.request
 from pathlib import Path
 
 import pytest
 
+from tests.system.small_run import DEMOS, OVERRIDES, files_and_bytes
+
 ROOT = Path(__file__).resolve().parents[2]
 MUST = os.environ.get("SO101_CONTAINERS") == "must"
 USER = "12345:12345"  # nobody in particular
-SETTINGS = ["teleop.operator.num_demos=2", "render.setting=fast"]
-DEMOS = 4
 
 pytestmark = pytest.mark.container
 
@@ -156,30 +155,6 @@ def project(image, tmp_path_factory):
         project.compose("down", "-t", "10")
 
 
-@pytest.fixture(scope="module")
-def local_dataset(tmp_path_factory) -> Path:
-    """The same run in processes of this machine."""
-    folder = tmp_path_factory.mktemp("local") / "run"
-    options = [word for setting in SETTINGS for word in ("--set", setting)]
-    done(
-        sys.executable,
-        "-m",
-        "services.cli",
-        "run",
-        "--run",
-        str(folder),
-        "--demos",
-        str(DEMOS),
-        *options,
-        MUJOCO_GL="egl",
-    )
-    return folder / "dataset"
-
-
-def files_and_bytes(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
-
-
 def test_services_turn_healthy_with_keys_made_on_the_way(project):
     project.wait_healthy("control")
     project.wait_healthy("generator", 3)
@@ -201,19 +176,20 @@ def test_containers_are_confined(project):
     assert "PIP_" not in environment and not run("podman", "exec", name, "ls", "/etc/pip.conf").stdout
 
 
-def test_a_generation_over_three_containers_survives_a_kill_and_equals_a_local_one(project, local_dataset):
+def test_a_generation_over_three_containers_survives_a_kill_and_equals_a_local_one(project, operator_run):
     project.wait_healthy("generator", 3)
-    run_id = project.api("POST", "/api/runs", {"name": "small", "demos": DEMOS, "overrides": SETTINGS})["id"]
-    killed, end = None, time.monotonic() + 400
-    while (state := project.api("GET", f"/api/runs/{run_id}"))["state"] not in ("done", "failed", "stopped"):
+    run_id = project.api("POST", "/api/runs", {"name": "small", "demos": DEMOS, "overrides": OVERRIDES})["id"]
+    killed, end = None, time.monotonic() + 600
+    while (state := project.api("GET", f"/api/runs/{run_id}"))["state"] not in ("finished", "failed", "stopped"):
         assert time.monotonic() < end, f"{state}\n{project.logs()}"
-        if killed is None and list((project.folder / "runs").rglob("generated/demo_*.npz")):
+        workers = project.api("GET", "/api/workers")["values"]["workers"]
+        if killed is None and sum(worker["job"].startswith("attempt") for worker in workers) == 3:
             killed = project.containers("generator")[0]
             done("podman", "kill", "--signal", "KILL", killed)
-        time.sleep(0.3)
-    assert state["state"] == "done", f"{state}\n{project.logs()}"
+        time.sleep(0.2)
+    assert state["state"] == "finished", f"{state}\n{project.logs()}"
     assert killed is not None
-    assert files_and_bytes(project.folder / "runs/small/dataset") == files_and_bytes(local_dataset)
+    assert files_and_bytes(project.folder / "runs/small/dataset") == files_and_bytes(operator_run / "dataset")
 
 
 def test_the_simulated_arm_and_the_policy_server_turn_healthy(project):

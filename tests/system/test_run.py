@@ -1,9 +1,6 @@
 """The main job as a user starts it: one process, real physics, real frames, one dataset."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,28 +8,9 @@ import pytest
 from so101.datasets.demo import list_demos, load_demo
 from so101.datasets.validate import validate_dataset
 from so101.trajectory.verification import Verifier
+from tests.system.small_run import SMALL, files_and_bytes, twin
 
 RECORDING = Path(__file__).resolve().parents[3] / "shared" / "data" / "so101_record_test_4ep"
-SMALL = ["--demos", "2", "--workers", "2", "--set", "render.setting=fast"]
-
-
-def twin(*arguments: str) -> subprocess.CompletedProcess:
-    environment = {"MUJOCO_GL": "egl", **os.environ}
-    return subprocess.run(
-        [sys.executable, "-m", "so101.cli", *arguments], capture_output=True, text=True, env=environment, timeout=600
-    )
-
-
-def files_and_bytes(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
-
-
-@pytest.fixture(scope="module")
-def operator_run(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("runs") / "from an operator"
-    result = twin("run", "--run", str(folder), "--set", "teleop.operator.num_demos=2", *SMALL)
-    assert result.returncode == 0, result.stdout + result.stderr
-    return folder
 
 
 def test_the_dataset_holds_what_was_asked_for(operator_run):
