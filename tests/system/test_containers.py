@@ -152,7 +152,7 @@ def project(image, tmp_path_factory):
         project.compose("up", "-d", "--scale", "generator=3", "control", "generator", "renderer")
         yield project
     finally:
-        project.compose("down", "-t", "10")
+        project.compose("down", "--remove-orphans", "-t", "10")  # else podman-compose leaves generators 2 and 3
 
 
 def test_services_turn_healthy_with_keys_made_on_the_way(project):
