@@ -1,4 +1,4 @@
-"""Requests waiting for the policy: one turn a client, the newest of each, none too old."""
+"""Requests waiting for the policy: who was not served for longest comes first, the newest of each, none too old."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import time
 from collections import OrderedDict
 
 from services.policy.requests import Request, RequestRefused
+
+_CLIENTS_KNOWN = 4096  # whose last turn is remembered
 
 
 class FairQueue:
@@ -18,7 +20,8 @@ class FairQueue:
 
     def __init__(self, max_requests: int, max_bytes: int) -> None:
         self._max_requests, self._max_bytes = max_requests, max_bytes
-        self._clients: OrderedDict[bytes, list[Request]] = OrderedDict()
+        self._clients: dict[bytes, list[Request]] = {}
+        self._since: OrderedDict[bytes, float] = OrderedDict()  # last turn of a client, or when it first asked
         self._ready = threading.Condition()
         self._closed = False
         self.length = self.bytes = 0
@@ -40,6 +43,9 @@ class FairQueue:
                 raise RequestRefused(f"the server is busy: {self.length} requests ({self.bytes} bytes) wait already")
             self._clients[request.client] = [other for other in waiting if other not in replaced] + [request]
             self.length, self.bytes = length, size
+            self._since.setdefault(request.client, request.arrived)
+            if len(self._since) > _CLIENTS_KNOWN:
+                self._since.popitem(last=False)
             self._ready.notify()
             return replaced
 
@@ -49,11 +55,11 @@ class FairQueue:
             self._ready.wait_for(lambda: self._clients or self._closed)
             if self._closed:
                 return None
-            client, waiting = next(iter(self._clients.items()))
-            request = waiting[0]
+            client = min(self._clients, key=lambda one: self._since.get(one, self._clients[one][0].arrived))
+            request = self._clients[client][0]
             self._remove(request)
-            if client in self._clients:  # its turn is over
-                self._clients.move_to_end(client)
+            self._since[client] = time.monotonic()
+            self._since.move_to_end(client)
             return request
 
     def expire(self, max_age_s: float) -> list[Request]:

@@ -134,7 +134,7 @@ class PeerPolicy:
 class PeerServer:
     """REP, one request at a time, on a thread."""
 
-    def __init__(self, policy=None, wire="w2", early=False, token=None):
+    def __init__(self, policy=None, wire="w2", early=False, token=None, endpoint="tcp://127.0.0.1:0"):
         self.policy = policy or PeerPolicy()
         self.serialiser, self.token = PeerSerialiser(wire, early), token
         p = self.policy
@@ -148,7 +148,7 @@ class PeerServer:
         self._wire = wire
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.REP)
-        self._socket.bind("tcp://127.0.0.1:0")
+        self._socket.bind(endpoint)
         self.endpoint = self._socket.last_endpoint.decode()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)

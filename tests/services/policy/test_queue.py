@@ -35,6 +35,19 @@ def test_clients_take_turns():
     assert [queue.get().client for _ in range(4)] == [b"a", b"b", b"c", b"a"]
 
 
+def test_who_was_not_served_for_longest_comes_first():
+    """Also when its requests expired meanwhile: an overloaded server still serves all in turn."""
+    queue = FairQueue(100, 100)
+    queue.put(request(b"a"))
+    queue.put(request(b"b"))
+    assert queue.get().client == b"a"
+    time.sleep(0.002)
+    assert len(queue.expire(0.001)) == 1  # b
+    for client in (b"a", b"new", b"b"):
+        queue.put(request(client))
+    assert [queue.get().client for _ in range(3)] == [b"b", b"a", b"new"]
+
+
 def test_too_many_and_too_much_is_refused():
     queue = FairQueue(2, 10)
     queue.put(request(b"a", size=6))
