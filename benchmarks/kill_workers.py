@@ -1,9 +1,9 @@
 """kill -9 of workers and of who hands out the work, while a run goes on over the network; then compare byte for byte.
 
-The same run is made twice: by processes of the command itself, and by `--workers` generator services and one renderer
-behind a broker. A generator is killed (-9) every `--every` seconds, the renderer once while it renders, the process with
-the broker `--broker-kills` times; each is started again, as a supervisor or container engine would. Then the files of
-both runs are compared: seeds, attempts, videos, dataset.
+The same run is made twice: by processes of the command itself, and by `--workers` generator services and a renderer
+behind a broker. A generator is killed (-9) every `--every` seconds, the renderer once while it renders, the process
+with the broker `--broker-kills` times; each is started again, as a supervisor or container engine would. Then the
+files of both runs are compared: seeds, attempts, videos, dataset.
 
     .venv/bin/python benchmarks/kill_workers.py                          # 100 attempts, 3 workers
     .venv/bin/python benchmarks/kill_workers.py --control                # the control plane is what holds the broker
