@@ -22,15 +22,24 @@ def main(config: Config, arguments: list[str]) -> int:
     """Publish the cameras named with --camera, all of cameras.yaml when none is, until stopped."""
     parser = argparse.ArgumentParser(prog="./twin serve camera", description="Frames of the cameras of cameras.yaml.")
     parser.add_argument("--camera", action="append", default=[], metavar="NAME", help="only this one; may be repeated")
-    names = tuple(parser.parse_args(arguments).camera) or config.cameras.names
-    settings = config.cameras.capture
+    names, settings = tuple(parser.parse_args(arguments).camera), config.cameras.capture
     with stop_on_signals() as stop, contextlib.ExitStack() as stack:
         publisher = stack.enter_context(make_publisher(config, "cameras", high_water=settings.high_water))
-        shown = any(config.cameras.source(name).kind == "twin" for name in names if name in config.cameras.names)
-        feed = stack.enter_context(RigFeed(config)) if shown else None
-        cameras = stack.enter_context(CameraSet(make_cameras(config, names, feed), settings))
+        cameras = stack.enter_context(unstarted(config, names, stack))
         publish(cameras, publisher, stop, settings.status_s)
         return stop.exit_code
+
+
+def unstarted(config: Config, names: tuple[str, ...], stack: contextlib.ExitStack) -> CameraSet:
+    """Cameras `names`, all of cameras.yaml when none is named, to be started; twin cameras look at the rig.
+
+    Raises:
+        CameraError: no camera has such a name.
+    """
+    names = names or config.cameras.names
+    twins = any(name in config.cameras.names and config.cameras.source(name).kind == "twin" for name in names)
+    feed = stack.enter_context(RigFeed(config)) if twins else None
+    return CameraSet(make_cameras(config, names, feed), config.cameras.capture)
 
 
 def publish(cameras: CameraSet, publisher: Publisher, stop: StopFlag, status_s: float) -> None:

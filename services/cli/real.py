@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from services.cli import calibrate, real_dataset, record, status, teleop
+from services.cli import calibrate, cameras, real_dataset, record, status, teleop
 from so101.cli.app import main as run_program
 from so101.cli.options import Settings, with_options
 from so101.errors import ConfigError, did_you_mean
@@ -105,6 +105,7 @@ def rollouts(
 
 for _name, _function, _module in (
     ("status", status.status, status),
+    ("cameras", cameras.cameras, cameras),
     ("calibrate", calibrate.calibrate, calibrate),
     ("teleop", teleop.teleop, teleop),
     ("record", record.record, record),

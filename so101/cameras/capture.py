@@ -127,7 +127,7 @@ class Capture:
 
     def _failed(self, error: Exception) -> None:
         text = str(error) if isinstance(error, CameraError) else f"{type(error).__name__}: {error}"
-        if text != self._error:
+        if text != self._error and self.tried.is_set():  # before that, whoever opens it is told
             log.warning("camera %s: %s", self.camera.name, text)
         self._state, self._error = FAILED, text
         self._failures += 1

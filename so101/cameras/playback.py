@@ -27,7 +27,7 @@ class PlaybackCamera:
         self.name = name
         self._source, self._picture = config.cameras.source(name), Picture.of(config)
         self._feature = self._source.feature or f"observation.images.{config.dataset.cameras.get(name, name)}"
-        self.mode = f"playback {self._picture}"
+        self.mode = str(self._picture)
         self._container = None
 
     def open(self) -> None:
@@ -39,7 +39,7 @@ class PlaybackCamera:
             raise CameraError(f"{self._clip.path}: holds no frame of episode {self._source.episode}")
         self._frames = itertools.chain([first], self._frames)
         rate_hz = float(self._container.streams.video[0].average_rate or self._picture.fps_hz)
-        self.mode = f"playback {self._picture.width_px}x{self._picture.height_px} at {rate_hz:g} Hz"
+        self.mode = str(self._picture._replace(fps_hz=rate_hz))
         self._pacer, self._shown = Pacer(rate_hz), -1
 
     def read(self, timeout_s: float) -> Frame:

@@ -38,6 +38,11 @@ def connected_devices() -> list[Any]:
     return list(sdk().context().query_devices())
 
 
+def describe(device: Any) -> str:
+    """Its serial number and name."""
+    return f"{_info(device, 'serial_number')} ({_info(device, 'name')})"
+
+
 class RealsenseCamera:
     """RGB8 at the size and rate of cameras.yaml, with the device's own stamps and frame numbers.
 
@@ -59,7 +64,7 @@ class RealsenseCamera:
 
     def open(self) -> None:
         rs = sdk()
-        self._device = self._find_device(rs)
+        self._device = self._find_device()
         sensor, profile = self._find_profile(rs)
         queue = rs.frame_queue(1)
         try:
@@ -95,9 +100,9 @@ class RealsenseCamera:
             except RuntimeError:  # unplugged, or opened and not started
                 pass
 
-    def _find_device(self, rs: Any) -> Any:
-        devices = {self._info(rs, d, "serial_number"): d for d in self._find_devices()}
-        there = ", ".join(f"{serial} ({self._info(rs, d, 'name')})" for serial, d in devices.items()) or "none"
+    def _find_device(self) -> Any:
+        devices = {_info(device, "serial_number"): device for device in self._find_devices()}
+        there = ", ".join(map(describe, devices.values())) or "none"
         key = f"cameras.sources.{self.name}.serial"
         if self._serial is None and len(devices) > 1:
             raise CameraError(f"more than one RealSense is connected; set {key} to one of {there}")
@@ -133,7 +138,7 @@ class RealsenseCamera:
             gone = False
         return "unplugged" if gone else "no frame"
 
-    @staticmethod
-    def _info(rs: Any, device: Any, key: str) -> str:
-        info = getattr(rs.camera_info, key)
-        return device.get_info(info) if device.supports(info) else "?"
+
+def _info(device: Any, key: str) -> str:
+    info = getattr(sdk().camera_info, key)
+    return device.get_info(info) if device.supports(info) else "?"

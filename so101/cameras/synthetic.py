@@ -21,7 +21,7 @@ class SyntheticCamera:
 
     def __init__(self, name: str, config: Config) -> None:
         self.name, self._picture = name, Picture.of(config)
-        self.mode = f"test pattern {self._picture}"
+        self.mode = str(self._picture)
         self._pool = BufferPool(self._picture.height_px, self._picture.width_px, config.cameras.capture.pooled_frames)
         self._pacer: Pacer | None = None
         bars = np.arange(self._picture.width_px) * len(_BARS_RGB) // self._picture.width_px

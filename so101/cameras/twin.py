@@ -27,7 +27,7 @@ class TwinCamera:
             )
         self.name, self._config, self._state = name, config, state
         self._rate_hz = config.cameras.fps_hz
-        self.mode = f"rendered {Picture.of(config)}, {config.render.setting}"
+        self.mode = f"{Picture.of(config)}, {config.render.setting}"
         self._renderer = None
 
     def open(self) -> None:

@@ -83,7 +83,7 @@ def test_every_frame_in_order_and_from_the_start_again(configured, video):
     camera = make_camera("ego", configured(ego=f"{{kind: playback, path: {video}}}"))
     assert all(number == index % NUM_FRAMES for number, index in numbers(camera, 2 * NUM_FRAMES + 3))
     assert numbers(camera, 2)[0][0] == 0  # opened again
-    assert camera.mode == "playback 640x480 at 30 Hz"
+    assert camera.mode == "640x480 at 30 Hz"
 
 
 def test_frames_that_pass_unread_are_skipped_not_delayed(configured, video):
