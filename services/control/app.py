@@ -22,7 +22,7 @@ from so101.errors import So101Error
 log = logging.getLogger(__name__)
 
 PAGE = Path(__file__).parent / "page"
-_OPEN_PATHS = ("/", "/api/login")  # and /page/: what a browser needs to log in
+_OPEN_PATHS = ("/", "/api/login", "/api/health")  # and /page/: for browsers before the login, and for supervisors
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "media-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",

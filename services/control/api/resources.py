@@ -15,7 +15,7 @@ router = APIRouter(prefix="/api", tags=["resources"])
 
 @router.get("/health", responses=errors())
 def get_health(plane: Plane) -> models.Health:
-    """The control plane itself."""
+    """The control plane itself; needs no token."""
     return plane.health()
 
 

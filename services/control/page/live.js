@@ -15,7 +15,7 @@ export function listen({ onChange, onReset, onState }) {
     if (source.readyState !== EventSource.CLOSED) return; // it tries again
     source.close();
     try {
-      await get("/api/health"); // asks for the token when that is what is missing
+      await get("/api/arm"); // asks for the token when that is what is missing
     } catch (error) {
       if (error.status === 401) return; // goes on after the login
     }

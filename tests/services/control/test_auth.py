@@ -20,7 +20,7 @@ def guarded(plane):
 
 
 PATHS = [
-    "/api/health",
+    "/api/options",
     "/api/runs",
     "/api/events",
     "/api/openapi.json",
@@ -44,13 +44,14 @@ def test_nothing_is_told_without_the_token(guarded, path, headers):
 
 
 def test_with_the_token_or_after_a_login(guarded):
-    assert guarded.get("/api/health", headers={"Authorization": f"bearer {TOKEN}"}).status_code == 200
+    assert guarded.get("/api/options", headers={"Authorization": f"bearer {TOKEN}"}).status_code == 200
+    assert guarded.get("/api/health").status_code == 200  # supervisors ask without
     assert guarded.get("/").status_code == 200 and guarded.get("/page/app.js").status_code == 200
     assert guarded.post("/api/login", json={"token": "wrong"}).status_code == 401
     reply = guarded.post("/api/login", json={"token": TOKEN})
     cookie = reply.headers["set-cookie"]
     assert "HttpOnly" in cookie and "SameSite=strict" in cookie and TOKEN not in cookie
-    assert guarded.get("/api/health").status_code == 200  # the client kept the cookie
+    assert guarded.get("/api/options").status_code == 200  # the client kept the cookie
 
 
 def test_a_cookie_ends_with_its_token():
@@ -62,7 +63,7 @@ def test_a_cookie_ends_with_its_token():
     ["localhost", "localhost:8000", "127.0.0.1:8000", "[::1]:8000", "192.168.0.7", "twin.example:8000", "LOCALHOST"],
 )
 def test_names_we_have(guarded, host):
-    assert guarded.get("/api/health", headers={"Host": host, "Authorization": f"Bearer {TOKEN}"}).status_code == 200
+    assert guarded.get("/api/options", headers={"Host": host, "Authorization": f"Bearer {TOKEN}"}).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,7 @@ def test_names_we_have(guarded, host):
 )
 def test_names_that_somebody_made_point_here(guarded, host):
     """DNS rebinding: the browser believes to talk to evil.example."""
-    reply = guarded.get("/api/health", headers={"Host": host, "Authorization": f"Bearer {TOKEN}"})
+    reply = guarded.get("/api/options", headers={"Host": host, "Authorization": f"Bearer {TOKEN}"})
     assert reply.status_code == 403 and "allowed_hosts" in reply.json()["error"]["text"]
     assert guarded.get("/", headers={"Host": host}).status_code == 403
 
