@@ -17,6 +17,7 @@ import hashlib
 import itertools
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -206,6 +207,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the moments at which the broker is killed")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the services end too
     with tempfile.TemporaryDirectory(prefix="kill_workers_") as scratch:
         figures = measure(options, Path(scratch))
     for key, value in figures.items():
