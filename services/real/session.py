@@ -180,9 +180,9 @@ def tell(say: Callable[[str], None], rollout: Rollout) -> None:
         counted = ", ".join(f"{count} {reason}" for reason, count in misses.items()) or "none"
         ms = ", ".join(f"{name} {late[name]:.1f}" for name in ("p50", "p99", "max"))
         say(f"  {stats['ticks']} ticks; commands sent after their grid time: {ms} ms; misses: {counted}")
-    if rollout.demo is not None:
-        say(f"  {rollout.demo}")
-    say(f"  {rollout.plot}")
+    for path in (rollout.demo, rollout.plot):
+        if path is not None:
+            say(f"  {path}")
 
 
 def _record(config: Config, wishes: Wishes, outcomes: Outcomes) -> dict[str, Any]:

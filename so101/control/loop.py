@@ -23,6 +23,7 @@ from so101.control.stats import LoopStats
 from so101.datasets.rollouts import EpisodeRecorder, Outcome
 from so101.robot.base import MODES, CommandRefused, NotArmed, Robot, RobotError, RobotState
 
+_PATIENCE = 0.75  # of the deadline, for an answer; the rest is for sending the command
 _OBEYING_MODES = ("released", "holding", "following")  # others mean that the arm does something of its own
 
 
@@ -103,6 +104,7 @@ class ControlLoop:
         self._frames, self._failed_reads, self._busy = {}, 0, ""
         info: dict[str, Any] = {}
         try:
+            self._first_frames()
             self._last = self._first_target()
             self._grid = Grid(self._settings.control_hz, self._clock)
             self._began_s = self._clock.now()
@@ -166,7 +168,7 @@ class ControlLoop:
         read_s = now()
         missed = self._look_around() or missed
         seen_s = now()
-        patience_s = max(0.0, tick.due_s + self._deadline_s / 2 - seen_s)
+        patience_s = max(0.0, tick.due_s + _PATIENCE * self._deadline_s - seen_s)
         choice = choose(Look(tick, state, self._frames, self._oldest_frame_s(), patience_s))
         chosen_s = now()
         target = self._last if choice.target is None else choice.target
@@ -224,12 +226,17 @@ class ControlLoop:
             self._frames = self._cameras.latest(0.0)
         except CameraError as error:
             trouble = str(error)
-            if not self._frames:
-                raise EpisodeEnd("aborted", f"cameras: {trouble}") from error
         age_s = self._oldest_frame_s()
         if age_s > self._settings.camera_lost_s:
             raise EpisodeEnd("aborted", f"a camera gave nothing new for {age_s:.1f} s. {trouble}".rstrip())
         return "camera" if trouble else ""
+
+    def _first_frames(self) -> None:
+        with self.holding():
+            try:
+                self._frames = self._cameras.latest(self._settings.camera_lost_s)
+            except CameraError as error:
+                raise EpisodeEnd("aborted", f"cameras: {error}", can_move=False) from error  # it has not moved yet
 
     def _oldest_frame_s(self) -> float:
         return max((frame.age_s for frame in self._frames.values()), default=0.0)

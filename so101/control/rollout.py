@@ -16,12 +16,12 @@ from so101.datasets.rollouts import EpisodeRecorder, SessionFolder
 
 
 class Rollout(NamedTuple):
-    """What was done and where it is; no demo when nothing was recorded, or it was not to be kept."""
+    """What was done and where it is. No demo when nothing was recorded or was to be kept, no plot without ticks."""
 
     index: int
     result: EpisodeResult
     demo: Path | None
-    plot: Path
+    plot: Path | None
 
 
 def run_rollout(
@@ -62,5 +62,7 @@ def run_rollout(
         else:
             recorder.discard()
         title = f"{folder.root.name}, rollout {index}: {result.outcome} ({result.reason})"
-        write_plot(folder.plot(index), read_log(folder.log(index)), config.robot.joint_names, title)
-    return Rollout(index, result, demo, folder.plot(index))
+        rows = read_log(folder.log(index))
+        if rows:
+            write_plot(folder.plot(index), rows, config.robot.joint_names, title)
+    return Rollout(index, result, demo, folder.plot(index) if rows else None)

@@ -46,6 +46,9 @@ class FakeArm:
             self.reason, armed=True, missed_reads=self.missed_reads,
         )  # fmt: skip
 
+    def hold(self) -> None:
+        pass
+
     def command(self, q_rad: np.ndarray) -> np.ndarray:
         self.clock.time_s += self.command_s
         if self.command_error is not None:
@@ -64,7 +67,7 @@ class FakeCameras:
         self.ages: dict[int, float] = {}  # of the frames of the n-th look
 
     def latest(self, timeout_s: float) -> dict[str, Frame]:
-        assert timeout_s == 0.0, "the loop has no time to wait for cameras"
+        assert timeout_s == 0.0 or self.count == 0, "the loop has no time to wait for cameras once it runs"
         self.clock.time_s += self.takes_s
         if self.count in self.errors:
             raise self.errors.pop(self.count)

@@ -251,7 +251,7 @@ def test_a_command_that_is_refused_ends_the_rollout():
 
 def test_old_pictures_are_not_shown_to_the_policy_the_arm_holds_meanwhile():
     rig = Rig()
-    rig.cameras.ages = {EASE + tick: 1.5 for tick in range(12, 30)}
+    rig.cameras.ages = {1 + EASE + tick: 1.5 for tick in range(12, 30)}  # the first look is before the first tick
     result = rig.run()
     assert result.reason == "the policy is done"
     assert result.stats.misses == {"camera": 30 - 17}, "rows 12 to 16 were of a chunk asked for in time"
@@ -269,7 +269,7 @@ def test_a_camera_that_is_lost_ends_the_rollout():
 
 def test_a_camera_that_stumbles_is_counted_and_one_that_never_came_ends_the_rollout():
     rig = Rig()
-    rig.cameras.errors = {20: CameraError("side: reopening")}
+    rig.cameras.errors = {21: CameraError("side: reopening")}
     result = rig.run()
     assert result.reason == "the policy is done" and result.stats.misses == {"camera": 1}
     rig = Rig()
