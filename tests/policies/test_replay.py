@@ -1,4 +1,5 @@
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -6,6 +7,7 @@ import pytest
 from so101.config import load_config
 from so101.datasets.demo import demo_file_name, load_demo, save_demo
 from so101.datasets.lerobot_v21 import dataset_units, write_dataset
+from so101.datasets.recordings import read_recording
 from so101.datasets.units import lerobot_to_rad
 from so101.errors import DataError
 from so101.pipeline.progress import SilentReporter
@@ -14,6 +16,7 @@ from so101.policies.base import PolicyError
 from tests.datasets.synthetic import make_demo, make_run
 
 HORIZON, STRIDE = 16, 8
+REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "so101_record_test_4ep"
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +73,19 @@ def test_a_dataset_in_other_units_means_the_same_joints(config, run, tmp_path):
     q = [lerobot_to_rad(values, dataset_units(c)) for values, c in ((first, config), (second, other))]
     inside = np.abs(second[:, :5]).max(axis=0) < 100  # beyond its span a normalised joint is clamped
     np.testing.assert_allclose(q[0][:, :5][:, inside], q[1][:, :5][:, inside], atol=1e-5)
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason="recordings of real arms are not here")
+def test_a_recording_of_a_real_arm_is_replayed_in_our_units(config):
+    """It was written as shares of each joint's range: what is sent are degrees, a straight line of it a joint."""
+    policy = replay(config, dataset=REAL, episode=1)
+    recorded = read_recording(REAL, config)[1].action
+    found = executed(policy, -(-len(recorded) // STRIDE))[: len(recorded)]
+    for joint in range(5):
+        slope, offset = np.polyfit(recorded[:, joint], found[:, joint], 1)
+        np.testing.assert_allclose(slope * recorded[:, joint] + offset, found[:, joint], atol=1e-3)
+        assert 0.5 < slope < 2  # half a range is 50 to 200 degrees
+    assert (0 <= found[:, 5]).all() and (found[:, 5] <= 100).all()
 
 
 def test_chunks_are_whole_float32_and_of_the_batch_asked_for(config, tmp_path):
