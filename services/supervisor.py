@@ -61,6 +61,8 @@ class Supervisor:
         self._take_folder()
         try:
             for process in self.processes:
+                if process.running() and process.child is not None:
+                    continue  # ours, and looked after
                 if not process.running():
                     process.start(self.settings.max_log_bytes)
                 try:
@@ -121,7 +123,9 @@ class Supervisor:
         return rows
 
     def stop(self) -> None:
-        """Stop all in reverse order: SIGTERM, then SIGKILL after the grace. Also those that another supervisor left."""
+        """Stop all in reverse order: SIGTERM, then SIGKILL after the grace. Also those that a dead supervisor left,
+        never those of one that lives."""
+        self._take_folder()
         for process in reversed(self.processes):
             self._stop_one(process)
         if self._lock is not None:

@@ -72,7 +72,7 @@ def up(
     running = _running(state_dir)
     if running is None:
         pid = _start_background(state_dir, wanted)
-        _follow(state_dir, pid, wanted)
+        _follow(state_dir, pid, wanted, seen=0)
     else:
         pid, present = running
         if different := present.differences(wanted):
@@ -81,8 +81,9 @@ def up(
             typer.echo("already up")
         else:
             _write(state_dir, os.getpid(), wanted, "wanted.json")
+            seen = _log(state_dir).stat().st_size
             os.kill(pid, signal.SIGHUP)
-            _follow(state_dir, pid, wanted)
+            _follow(state_dir, pid, wanted, seen)
     if "control" in wanted.only or not wanted.only:
         http = config.deploy.control_plane.http
         typer.echo(f"page: http://{'127.0.0.1' if http.host in ('0.0.0.0', '::') else http.host}:{http.port}/")
@@ -172,18 +173,23 @@ def _start_background(state_dir: Path, wanted: Wanted) -> int:
     numbers = ["--generators", str(wanted.generators), "--renderers", str(wanted.renderers)]
     flags = ["--profile", wanted.profile, *numbers, *["--arm"] * wanted.arm]
     argv = [sys.executable, "-m", "services.cli", "up", "--foreground", *flags, *wanted.settings, *wanted.only]
-    with open(state_dir / "supervisor/up.log", "wb") as log:
+    with open(_log(state_dir), "wb") as log:
         child = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
     return child.pid
 
 
-def _follow(state_dir: Path, pid: int, wanted: Wanted) -> None:
-    """Show what the background process says until all that is wanted is up, or it ended."""
+def _log(state_dir: Path) -> Path:
+    return state_dir / "supervisor/up.log"
+
+
+def _follow(state_dir: Path, pid: int, wanted: Wanted, seen: int) -> None:
+    """Show what the background process says after `seen` bytes until all that is wanted is up, or it ended."""
     from services.process import SupervisorError, start_mark
 
-    with open(state_dir / "supervisor/up.log") as log:
+    with open(_log(state_dir)) as log:
+        log.seek(seen)
         try:
             while True:
                 done, alive = _running(state_dir) == (pid, wanted), start_mark(pid) is not None

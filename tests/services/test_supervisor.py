@@ -202,9 +202,13 @@ def test_another_supervisor_finds_and_stops_what_runs(supervise, tmp_path):
 
 
 def test_a_folder_has_one_supervisor(supervise):
-    supervise(python("a", SLEEPS)).start()
-    with pytest.raises(SupervisorError, match="are being run by another command"):
-        supervise(python("b", SLEEPS)).start()
+    first = supervise(python("a", SLEEPS))
+    first.start()
+    second = supervise(python("a", SLEEPS))
+    for attempt in (second.start, second.stop):
+        with pytest.raises(SupervisorError, match="are being run by another command"):
+            attempt()
+    assert pid_of(first, "a")
 
 
 def test_a_stranger_with_a_reused_process_id_is_never_touched(supervise, tmp_path):
