@@ -25,8 +25,6 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from proto.messages.rig import STATE_TOPIC, RigState
 from services.camera.client import RemoteCameras
@@ -39,6 +37,7 @@ from so101.tasks.placement import nominal_placements
 SOURCES = ("synthetic", "playback", "twin")
 TRANSPORTS = ("tcp", "ipc")
 STATE_HZ = 100.0
+WIDTH = 16  # of a column, characters
 READY_S = 90.0  # for the service to show its first frames
 
 
@@ -150,10 +149,9 @@ def main() -> int:
         for source in arguments.sources:
             for transport in arguments.transports:
                 rows.append(measure(source, transport, arguments.seconds, folder, arguments.set))
-    table = Table(*rows[0])
-    for row in rows:
-        table.add_row(*(str(value) for value in row.values()))
-    Console(width=160).print(table)
+                if len(rows) == 1:
+                    print(*(f"{key:>{WIDTH}}" for key in rows[0]))
+                print(*(f"{value:>{WIDTH}}" for value in rows[-1].values()), flush=True)
     if arguments.json:
         arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
     return 0
