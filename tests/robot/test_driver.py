@@ -249,3 +249,50 @@ def test_a_silent_servo_for_long_is_a_lost_arm(rig):
     rig.tick()
     assert np.array_equal(rig.driver.command(AWAY + 0.1), goal)  # a partial look: nothing is sent
     assert rig.run(1.5)[-1] == "lost" and "wrist_flex (servo 4)" in rig.state.reason
+
+
+def test_an_arm_that_was_stopped_stays_stopped_when_the_bus_is_back(rig):
+    armed(rig).follow(AWAY, 0.5)
+    rig.driver.stop()
+    rig.bus.unplug()
+    rig.run(1.0)
+    rig.bus.replug()
+    assert rig.run(SAFETY.home_after_s + 3) == ["lost", "stopped"]
+
+
+def test_whoever_watches_badly_disturbs_nobody(rig):
+    seen = []
+    rig.driver.watch(lambda state: 1 / 0)
+    rig.driver.watch(lambda state: seen.append(state.mode))
+    armed(rig).run(0.1)
+    assert seen[-1] == "holding"
+
+
+def test_a_programming_error_in_a_look_is_a_missed_look(rig, monkeypatch, caplog):
+    armed(rig).follow(AWAY, 0.3)
+    monkeypatch.setattr(rig.arm, "read", lambda: 1 / 0)
+    assert rig.run(1.0)[-1] == "lost" and "division by zero" in rig.state.reason
+    assert "Traceback" in caplog.text and rig.bus.state().torque_on.all()
+    monkeypatch.undo()
+    assert rig.run(0.1)[-1] == "holding"
+
+
+def test_heat_warns_then_holds_then_goes_home(rig):
+    armed(rig).follow(AWAY, 0.5)
+    rig.bus.faults.add(Fault("overheat", ids=(2,), value=2.5))
+    modes, warned = [], False
+    for _ in range(1500):
+        try:
+            rig.driver.command(AWAY)
+        except (CommandRefused, NotArmed):
+            pass
+        rig.tick()
+        warned |= rig.state.mode == "following" and any("warn from 50" in text for text in rig.state.warnings)
+        if rig.state.mode not in modes[-1:]:
+            modes.append(rig.state.mode)
+        if rig.state.mode == "released":
+            break
+    assert warned and modes == ["following", "holding", "returning", "released"]
+    assert "shoulder_lift" in rig.state.reason
+    with pytest.raises(CommandRefused, match="let it cool down"):
+        rig.driver.arm()
