@@ -107,6 +107,9 @@ class Rollouts:
         self.parts = Parts(config, wishes.setting, folder, self._make_pilot, stop, say)
 
     def __enter__(self) -> Rollouts:
+        if self._wishes.setting.policy_server is None:
+            with self._client() as client:  # before anything is started for nothing
+                self._require(client)
         self.parts.__enter__()
         return self
 
@@ -138,17 +141,22 @@ class Rollouts:
         )
 
     def _make_pilot(self, stack: ExitStack) -> PolicyPilot:
-        settings = self._config.deploy.client
-        client = stack.enter_context(PolicyClient.from_config(self._config, read_token(settings.api_token_file)))
-        if not client.ping(settings.connect_timeout_ms):
-            raise PolicyError(
-                f"no policy server answers at {client.endpoint} (deploy.client); start one with ./policy, or let "
-                "./real do it: --policy replay"
-            )
+        client = stack.enter_context(self._client())
+        self._require(client)
         boundary = PolicyBoundary(self._config, client.modality)
         self._asker = Asker(client)
         stack.callback(self._asker.close)
         return PolicyPilot(self._config, boundary, self._asker, self._config.task.active.language, say=self._say)
+
+    def _client(self) -> PolicyClient:
+        return PolicyClient.from_config(self._config, read_token(self._config.deploy.client.api_token_file))
+
+    def _require(self, client: PolicyClient) -> None:
+        if not client.ping(self._config.deploy.client.connect_timeout_ms):
+            raise PolicyError(
+                f"no policy server answers at {client.endpoint} (deploy.client); start one with ./policy, or let "
+                "./real do it: --policy replay"
+            )
 
     def _set_up(self, seed: int) -> dict[str, list[float]] | None:
         """Objects to their places in the rig, the policy to the beginning of an episode. Returns the places."""

@@ -85,7 +85,9 @@ class ChunkPlan:
 
     def next(self, now_s: float) -> Target | None:
         """The target of this tick, or None: hold the pose, for there is no row that is fresh."""
-        if self.empty or now_s - self._came_s > self._max_stale_s:
+        if now_s - self._came_s > self._max_stale_s:
+            self._row = len(self._rows)  # what is left of it will not be executed any more: the next is wanted
+        if self.empty:
             self._held = True
             return None
         row, q = self._row, self._aimed(self._row)

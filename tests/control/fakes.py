@@ -64,11 +64,12 @@ class FakeCameras:
     def __init__(self, clock: FakeClock, names: tuple[str, ...]) -> None:
         self.clock, self.names, self.age_s, self.takes_s, self.count = clock, names, 0.01, 0.0, 0
         self.errors: dict[int, Exception] = {}  # raised by the n-th look
+        self.stalls: dict[int, float] = {}  # how long the n-th look takes
         self.ages: dict[int, float] = {}  # of the frames of the n-th look
 
     def latest(self, timeout_s: float) -> dict[str, Frame]:
         assert timeout_s == 0.0 or self.count == 0, "the loop has no time to wait for cameras once it runs"
-        self.clock.time_s += self.takes_s
+        self.clock.time_s += self.stalls.get(self.count, self.takes_s)
         if self.count in self.errors:
             raise self.errors.pop(self.count)
         self.count += 1

@@ -82,11 +82,13 @@ def test_a_chunk_that_comes_after_its_last_row_is_not_executed():
     assert made.next(0.0) is None and made.wants_next
 
 
-def test_stale_rows_are_not_executed():
-    made = plan(run_on=True, max_stale_s=0.5)
+@pytest.mark.parametrize("run_on", [True, False])
+def test_stale_rows_are_not_executed_and_the_next_chunk_is_wanted(run_on):
+    made = plan(run_on=run_on, max_stale_s=0.5)
     made.push(chunk(0.0), elapsed=0, now_s=10.0)
-    assert made.next(10.5) is not None
+    assert made.next(10.5) is not None and not made.wants_next
     assert made.next(10.51) is None
+    assert made.wants_next and made.empty
 
 
 def test_a_pause_forgets_the_chunk_but_not_the_pose():

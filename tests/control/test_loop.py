@@ -300,6 +300,15 @@ def test_time_is_up_and_the_judge_is_asked():
     assert len(recorded(rig)) == 31
 
 
+@pytest.mark.parametrize("overlap", ["false", "true"])
+def test_after_a_stall_of_the_machine_the_policy_is_asked_again(overlap):
+    rig = Rig(f"deploy.control.overlap={overlap}")
+    rig.cameras.stalls = {1 + EASE + 13: 0.7}
+    result = rig.run()
+    assert result.reason == "the policy is done" and result.stats.skipped == 20
+    assert result.stats.misses["inference"] <= 2
+
+
 # --- lateness --------------------------------------------------------------------------------------------------------
 
 
