@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 PAGE = Path(__file__).parent / "page"
 _OPEN_PATHS = ("/", "/api/login", "/api/health")  # and /page/: for browsers before the login, and for supervisors
 _HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "media-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",

@@ -30,6 +30,12 @@ async function request(method, path, body) {
   throw new ApiError(reply.status, error.code, error.text);
 }
 
+// The picture, null when there is none now.
+export async function getPicture(path) {
+  const reply = await fetch(path, { cache: "no-store" }).catch(() => null);
+  return reply?.ok ? reply.blob() : null;
+}
+
 export const get = (path) => request("GET", path);
 export const post = (path, body) => request("POST", path, body);
 export const remove = (path) => request("DELETE", path);

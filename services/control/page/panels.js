@@ -1,6 +1,6 @@
 // Arm, cameras, workers, policy server, datasets, videos.
 
-import { get, post } from "./api.js";
+import { get, getPicture, post } from "./api.js";
 import { byId, duration, make, setText, show, size, table } from "./dom.js";
 
 const FRAME_PAUSE_MS = 500;
@@ -57,8 +57,7 @@ class CameraView {
     this.name = name;
     this.live = false;
     this.waiting = false;
-    this.image = make("img", { alt: `picture of camera ${name}`, width: 320, height: 240,
-      onload: () => this.later(FRAME_PAUSE_MS), onerror: () => this.later(4 * FRAME_PAUSE_MS) });
+    this.image = make("img", { alt: `picture of camera ${name}`, width: 320, height: 240 });
     this.caption = make("figcaption");
     this.element = make("figure", {}, this.image, this.caption);
     byId("cameras").append(this.element);
@@ -73,14 +72,17 @@ class CameraView {
     if (started && !this.waiting) this.next();
   }
 
-  later(pause_ms) {
-    setTimeout(() => { this.waiting = false; this.next(); }, pause_ms);
-  }
-
-  next() {
+  // The picture before stays until the next one is there.
+  async next() {
     if (!this.live || this.waiting || document.hidden) return;
     this.waiting = true;
-    this.image.src = `/api/cameras/${encodeURIComponent(this.name)}/frame.jpg?at=${Date.now()}`;
+    const picture = await getPicture(`/api/cameras/${encodeURIComponent(this.name)}/frame.jpg`);
+    if (picture) {
+      const before = this.image.src;
+      this.image.src = URL.createObjectURL(picture);
+      if (before) URL.revokeObjectURL(before);
+    }
+    setTimeout(() => { this.waiting = false; this.next(); }, picture ? FRAME_PAUSE_MS : 4 * FRAME_PAUSE_MS);
   }
 }
 
