@@ -19,6 +19,7 @@ class Counters:
         self.requests: Counter[str] = Counter()  # by endpoint; "malformed" for what is none
         self.generations: Counter[str] = Counter()  # clients by the generation they speak
         self.errors = 0  # replies that were errors, for whatever reason
+        self.unauthorized = 0  # requests without the right token
         self.expired = 0  # waited longer than the deadline
         self.superseded = 0  # the client asked anew
         self.refused = 0  # queue full
@@ -33,6 +34,7 @@ class Counters:
             "requests": dict(self.requests),
             "generations": dict(self.generations),
             "errors": self.errors,
+            "unauthorized": self.unauthorized,
             "expired": self.expired,
             "superseded": self.superseded,
             "refused": self.refused,

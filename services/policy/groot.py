@@ -45,6 +45,7 @@ class GrootPolicy:
             self._wait(settings.start_timeout_s if self._process else client.connect_timeout_ms / 1000)
             self.modality = self._client.modality
         except BaseException:
+            self._client.close()
             self.close()
             raise
 
@@ -57,8 +58,7 @@ class GrootPolicy:
         return self._client.get_action(observation, options)
 
     def close(self) -> None:
-        """End the server that was started here."""
-        self._client.close()
+        """End the server that was started here. The connection is left to the thread that may still wait on it."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             try:

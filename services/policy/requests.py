@@ -10,7 +10,6 @@ from typing import Any
 
 import zmq
 
-from proto.errors import BadMessage
 from proto.groot import Wire, generations
 from so101.errors import did_you_mean
 
@@ -29,6 +28,10 @@ _LONGEST_ENVELOPE = 8
 
 class RequestRefused(Exception):
     """A request that is answered with an error; the text is the answer."""
+
+
+class Unauthorized(RequestRefused):
+    """The token is missing or wrong."""
 
 
 @dataclass(frozen=True)
@@ -77,12 +80,13 @@ def parse(value: Any, token: str | None) -> tuple[str, dict[str, Any], bool]:
     """Endpoint, arguments, and whether it is an observation of N1.5, in a decoded message.
 
     Raises:
-        RequestRefused: not a request, a wrong token, or wrong data for the endpoint.
+        Unauthorized: the token is not `token`.
+        RequestRefused: not a request, or wrong data for the endpoint.
     """
     if not isinstance(value, dict):
         raise RequestRefused(f"a request is a map with endpoint and data, got {type(value).__name__}")
     if token is not None and not _same(value.get("api_token"), token):
-        raise RequestRefused("Unauthorized: Invalid API token")
+        raise Unauthorized("Unauthorized: Invalid API token")
     endpoint = value.get("endpoint", "get_action")
     if not isinstance(endpoint, str) or endpoint not in ENDPOINTS:
         name = str(endpoint)[:64]
@@ -92,7 +96,7 @@ def parse(value: Any, token: str | None) -> tuple[str, dict[str, Any], bool]:
     if not isinstance(data, dict):
         raise RequestRefused(f"{endpoint}: data must be a map of {', '.join(known)}, got {_name(data)}")
     if endpoint == "get_action" and generations.is_flat(data):
-        return endpoint, {"observation": _nested(data), "options": None}, True
+        return endpoint, {"observation": generations.nested_observation(data), "options": None}, True
     for key in data:
         if key not in known:
             raise RequestRefused(f"{endpoint}: unexpected keyword argument {key[:64]!r}; data has {', '.join(known)}")
@@ -102,13 +106,6 @@ def parse(value: Any, token: str | None) -> tuple[str, dict[str, Any], bool]:
     if options is not None and not isinstance(options, dict):
         raise RequestRefused(f"{endpoint}: options must be a map or nil, got {_name(options)}")
     return endpoint, data, False
-
-
-def _nested(data: dict[str, Any]) -> dict[str, Any]:
-    try:
-        return generations.nested_observation(data)
-    except BadMessage as error:
-        raise RequestRefused(str(error)) from None
 
 
 def _same(given: Any, token: str) -> bool:

@@ -22,7 +22,7 @@ from services.policy.checks import check_action, check_observation
 from services.policy.counters import Counters
 from services.policy.modalities import to_wire
 from services.policy.queue import FairQueue
-from services.policy.requests import Request, RequestRefused, client_of, open_envelope, parse
+from services.policy.requests import Request, RequestRefused, Unauthorized, client_of, open_envelope, parse
 from so101.config.deploy import ServerConfig
 from so101.errors import So101Error
 from so101.policies import Policy
@@ -153,7 +153,10 @@ class PolicyServer:
             self.counters.requests[endpoint] += 1
             self._dispatch(request)
         except (BadMessage, RequestRefused, PolicyError) as error:
-            if request.endpoint == "malformed":
+            if isinstance(error, Unauthorized):
+                self.counters.unauthorized += 1
+                log.warning("client %s refused: wrong or no API token", _name(client))
+            elif request.endpoint == "malformed":
                 self.counters.requests["malformed"] += 1
             self._fail(request, str(error))
         except Exception as error:  # a mistake of ours must not end the thread that serves everybody

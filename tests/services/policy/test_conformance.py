@@ -162,7 +162,7 @@ def test_4_an_undecodable_frame_is_answered(message):
         assert client.raw(PING) == PONG
 
 
-def test_4_a_wrong_token_is_refused_everywhere():
+def test_4_a_wrong_token_is_refused_everywhere_and_logged(caplog):
     with served(StatePolicy(), token="open sesame", allow_kill=True) as server:
         for token in (None, "wrong", "open sesame "):
             for endpoint in ("ping", "get_modality_config", "get_action", "reset", "kill", "stats", "fly"):
@@ -171,6 +171,9 @@ def test_4_a_wrong_token_is_refused_everywhere():
                         client.call(endpoint)
         with PeerClient(server.endpoint, token="open sesame") as client:
             assert client.call("ping")["status"] == "ok"
+            assert client.call("stats")["unauthorized"] == 21
+    refused = [r for r in caplog.records if "refused: wrong or no API token" in r.getMessage()]
+    assert len(refused) == 21 and "open sesame" not in caplog.text
 
 
 def test_4_what_the_policy_raises_is_told():
