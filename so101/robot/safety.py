@@ -17,7 +17,7 @@ from so101.robot.base import CommandRefused
 Level = Literal["ok", "warn", "hold", "home"]
 LEVELS: tuple[Level, ...] = ("ok", "warn", "hold", "home")
 _BISECTIONS = 12  # of the way to the floor: a 4000th of a step
-_ROUNDING_RAD = 1e-9  # less is not worth telling
+_ROUNDING_RAD = 1e-6  # less is not worth telling
 
 
 class Limited(NamedTuple):
@@ -64,10 +64,10 @@ class CommandLimiter:
         wanted = checked(command)
         by = []
         inside = np.clip(wanted, self.lower, self.upper)
-        if not np.array_equal(inside, wanted):
+        if np.abs(inside - wanted).max() > _ROUNDING_RAD:
             by.append("joint limits")
         near = np.clip(inside, present - self._max_lead, present + self._max_lead)
-        if not np.array_equal(near, inside):
+        if np.abs(near - inside).max() > _ROUNDING_RAD:
             by.append("lead")
         for name, allowed in (
             ("step", self._max_step),

@@ -91,19 +91,16 @@ def test_a_limited_command_says_by_what():
     assert limited.by == ("joint limits", "lead", "step", "speed", "floor")
 
 
-@given(st.lists(st.floats(20, 80), min_size=1, max_size=60))
-def test_a_cutoff_needs_its_time_without_a_break(temperatures):
-    cutoff = Cutoff("{:.0f} degrees", SETTINGS.temperature_c, NAMES)
-    bounds = {
-        "warn": SETTINGS.temperature_c.warn,
-        "hold": SETTINGS.temperature_c.hold,
-        "home": SETTINGS.temperature_c.home,
-    }
-    period_s, last = 0.3, len(temperatures) - 1
-    for now, temperature in enumerate(temperatures):
-        level, _ = cutoff.update(np.full(6, temperature), now * period_s)
-    needed = int(np.ceil(SETTINGS.temperature_c.after_s / period_s - 1e-9))
-    lasting = [name for name, b in bounds.items() if last >= needed and min(temperatures[last - needed :]) >= b]
+@given(st.lists(st.floats(20, 80), min_size=1, max_size=60), st.integers(0, 4))
+def test_a_cutoff_needs_its_time_without_a_break(temperatures, looks):
+    """After as many looks in a row above a bound as its time is long, one more being the first; not earlier."""
+    settings = SETTINGS.temperature_c.model_copy(update={"after_s": looks * 0.25})
+    cutoff = Cutoff("{:.0f} degrees", settings, NAMES)
+    for look, temperature in enumerate(temperatures):
+        level, _ = cutoff.update(np.full(6, temperature), look * 0.25)
+    recent = temperatures[-looks - 1 :]
+    bounds = {"warn": settings.warn, "hold": settings.hold, "home": settings.home}
+    lasting = [name for name, bound in bounds.items() if len(recent) > looks and min(recent) >= bound]
     assert level == (lasting[-1] if lasting else "ok")
 
 
