@@ -75,7 +75,7 @@ def test_override_by_full_path_by_short_name_and_by_list_index():
         ("skillgen.window_frames=20", "skillgen.yaml: smoothing: window_frames 20 must be odd"),
         ("deploy.execute_steps=20", "deploy.yaml: control: execute_steps 20 exceeds action_horizon 16"),
         ("deploy.client.port=70000", "deploy.yaml: client.port is 70000; input should be less than or equal to 65535"),
-        ("deploy.port=1", "more than one key has that name; write one of deploy.server.port, deploy.client.port"),
+        ("deploy.port=1", "more than one key has that name; write one of deploy.server.port, .*deploy.client.port"),
         ("training.embodiment_tag=new", "training.yaml: embodiment_tag is 'new'; .*pattern"),
         (
             "training.tune={llm: false, visual: false, projector: false, diffusion_model: false}",
@@ -108,7 +108,7 @@ def test_all_faults_of_all_files_come_at_once(configs):
     lines = str(caught.value).splitlines()
     assert len(lines) == 3
     assert any(
-        "deploy.yaml: key 'control' is missing; add it (allowed here: client, control, server)" in x for x in lines
+        "deploy.yaml: key 'control' is missing; add it (allowed here: " in x and " client, control, " in x for x in lines
     )
 
 
