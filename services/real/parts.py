@@ -124,13 +124,13 @@ class Parts:
             self._say(f"the rig does not tell whether it worked: {error}")
             return "unknown"
 
-    def trouble(self) -> str | None:
-        """What is wrong with a service that was started here."""
-        return self._stack.trouble()
+    def check(self) -> None:
+        """Raise `ServiceDied` when a service that was started here has ended."""
+        self._stack.check()
 
     def ending(self) -> str | None:
         """Why the program is to end; None while it is not."""
-        return "stopped" if self._stop.is_set() else self.trouble()
+        return "stopped" if self._stop.is_set() else self._stack.trouble()
 
     def _services(self) -> Stack:
         setting, rig = self._setting, []

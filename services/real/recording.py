@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from proto.stopping import StopFlag, stop_on_signals
 from services.real.parts import Parts, Setting
 from services.real.session import session_folder, tell
-from services.real.stack import ServiceDied
 from so101.config import Config
 from so101.control.leader_pilot import LeaderPilot
 from so101.control.loop import EpisodeResult
@@ -81,8 +80,7 @@ def run_recording(config: Config, wishes: RecordWishes, say: Callable[[str], Non
                 keep=_kept,
             )
             tell(say, rollout)
-            if trouble := parts.trouble():
-                raise ServiceDied(trouble)
+            parts.check()
             if rollout.result.outcome == "aborted":
                 break
     return folder, stop.exit_code

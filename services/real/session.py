@@ -17,7 +17,6 @@ from proto.stopping import stop_on_signals
 from services.policy.client import PolicyClient
 from services.policy.options import read_token
 from services.real.parts import Parts, Setting
-from services.real.stack import ServiceDied
 from so101.config import Config
 from so101.control.asking import Asker
 from so101.control.boundary import PolicyBoundary
@@ -88,14 +87,13 @@ def run_session(config: Config, wishes: Wishes, say: Callable[[str], None]) -> O
             rollout = rollouts.run(wishes.seed + len(outcomes.rollouts))
             outcomes.rollouts.append(rollout)
             outcomes.stats.add(rollout.result.stats)
+            write_json(outcomes.folder.root / "session.json", _record(config, wishes, outcomes))
             tell(say, rollout)
-            if trouble := rollouts.parts.trouble():
-                raise ServiceDied(trouble)
+            rollouts.parts.check()
             if rollout.result.outcome == "aborted":
                 outcomes.exit_code = So101Error.exit_code
                 break
     outcomes.exit_code = stop.exit_code or outcomes.exit_code
-    write_json(outcomes.folder.root / "session.json", _record(config, wishes, outcomes))
     return outcomes
 
 

@@ -85,11 +85,22 @@ class Stack:
             )
 
     def trouble(self) -> str | None:
-        """What is wrong with a service that was started here, with the end of its log; None when all run. Cheap."""
-        for process in self._supervisor.processes:
-            if not process.running():
-                return f"{process.spec.name} {process.exit_text()}\n{_tail(process)}"
-        return None
+        """Which service that was started here has ended, and how; None when all run. Cheap."""
+        ended = self._ended()
+        return None if ended is None else f"{ended.spec.name} {ended.exit_text()}"
+
+    def check(self) -> None:
+        """Raise when a service that was started here has ended.
+
+        Raises:
+            ServiceDied: with the end of its log.
+        """
+        ended = self._ended()
+        if ended is not None:
+            raise ServiceDied(f"{ended.spec.name} {ended.exit_text()}\n{_tail(ended)}")
+
+    def _ended(self) -> Process | None:
+        return next((process for process in self._supervisor.processes if not process.running()), None)
 
 
 class ServiceDied(So101Error):
