@@ -7,8 +7,8 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from so101.config.base import Section
-from so101.config.work import WorkConfig
 from so101.config.control_plane import ControlPlaneConfig
+from so101.config.work import WorkConfig
 
 NAMED_KEYS = {"space": " ", "esc": "\x1b", "enter": "\n"}
 
@@ -109,8 +109,8 @@ class ControlConfig(Section):
             )
         if self.max_stale_ms * self.control_hz < 1000 * self.execute_steps:
             raise ValueError(
-                f"max_stale_ms {self.max_stale_ms:g} is shorter than the {self.execute_steps} execute_steps of a chunk at "
-                f"{self.control_hz:g} Hz; the arm would stop in every chunk"
+                f"max_stale_ms {self.max_stale_ms:g} is shorter than the {self.execute_steps} execute_steps of a chunk "
+                f"at {self.control_hz:g} Hz; the arm would stop in every chunk"
             )
         return self
 
