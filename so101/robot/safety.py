@@ -73,10 +73,10 @@ class CommandLimiter:
             ("step", self._max_step),
             ("speed", self._max_speed * min(max(elapsed_s, 0.0), self._memory_s)),
         ):
-            reached = goal + np.clip(near - goal, -allowed, allowed)
+            reached = np.clip(near, goal - allowed, goal + allowed)
             if np.abs(reached - near).max() > _ROUNDING_RAD:
                 by.append(name)
-                near = reached
+            near = reached
         held = self._above_floor(near, goal)
         if held is not near:
             by.append("floor")
