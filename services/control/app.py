@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from pathlib import Path
 
 from fastapi import FastAPI, Request
@@ -11,6 +12,7 @@ from fastapi.responses import FileResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.control.api import events, login, resources, runs
@@ -27,10 +29,12 @@ _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "media-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-cache",  # a page of before an update does not fit the API of after it
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+_LOG_EVERY_S = 10.0
 _CODES = {400: "bad_request", 404: "not_found", 405: "not_allowed", 413: "too_large", 416: "no_such_range"}
 
 
@@ -66,6 +70,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, gate: Gate, max_body_bytes: int) -> None:
         self._app, self._gate, self._limit = app, gate, max_body_bytes
+        self._refused, self._logged_s = 0, -_LOG_EVERY_S
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -80,6 +85,8 @@ class Guard:
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
+                if request.method not in ("GET", "HEAD"):
+                    log.info("%s %s: %d", request.method, scope["path"], message["status"])
             await send(message)
 
         request = Request(scope, receive)
@@ -88,7 +95,10 @@ class Guard:
             if not self._is_open(scope["path"]):
                 self._gate.check_token(request)
             body = await self._body(request)
+        except ClientDisconnect:
+            return
         except ControlError as error:
+            self._log_refused(request, error)
             await _control_error(request, error)(scope, receive, send_with_headers)
             return
         try:
@@ -99,6 +109,16 @@ class Guard:
                 raise
             reply = _reply(500, "failed", f"the program failed: {type(error).__name__}; its log says where")
             await reply(scope, receive, send_with_headers)
+
+    def _log_refused(self, request: Request, error: ControlError) -> None:
+        """The first, then one line a _LOG_EVERY_S: who guesses tokens must not fill the disk."""
+        self._refused += 1
+        if time.monotonic() - self._logged_s < _LOG_EVERY_S:
+            return
+        self._logged_s = time.monotonic()
+        who = request.client.host if request.client else "somebody"
+        path = request.url.path[:200].encode("unicode_escape").decode()
+        log.warning("refused, %d in all; the last: %s %s from %s: %s", self._refused, request.method, path, who, error)
 
     def _is_open(self, path: str) -> bool:
         return path in _OPEN_PATHS or path.startswith("/page/")

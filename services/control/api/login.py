@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -9,6 +11,8 @@ from services.control.api.common import errors
 from services.control.auth import COOKIE, Gate
 from services.control.errors import Unauthorized
 from services.control.models import Done
+
+log = logging.getLogger(__name__)
 
 router = APIRouter(prefix="/api", tags=["login"])
 
@@ -27,6 +31,7 @@ def log_in(request: Request, response: Response, login: Login) -> Done:
     if not gate.needs_token:
         return Done(text="no token is needed here")
     if not gate.is_token(login.token.strip()):
+        log.warning("a login with a wrong token from %s", request.client.host if request.client else "somebody")
         raise Unauthorized(
             "that is not the token; it is in deploy.control_plane.http.token_file on the machine that serves"
         )

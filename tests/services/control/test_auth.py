@@ -54,6 +54,16 @@ def test_with_the_token_or_after_a_login(guarded):
     assert guarded.get("/api/options").status_code == 200  # the client kept the cookie
 
 
+def test_refusals_are_logged_and_do_not_flood_the_log(guarded, caplog):
+    for _ in range(50):
+        guarded.get("/api/runs", headers={"Authorization": "Bearer wrong"})
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "services.control.app"]
+    assert line.startswith("refused, 1 in all; the last: GET /api/runs from testclient: a token is needed")
+    guarded.post("/api/login", json={"token": "wrong-and-secret"})
+    assert any("a login with a wrong token" in record.getMessage() for record in caplog.records)
+    assert "wrong-and-secret" not in caplog.text and TOKEN not in caplog.text
+
+
 def test_a_cookie_ends_with_its_token():
     assert Gate(TOKEN).cookie == Gate(TOKEN).cookie != Gate(TOKEN + "2").cookie
 
