@@ -7,14 +7,15 @@ pilot wants are recorded. While there is no fresh target the last one is sent ag
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from so101.cameras.base import CameraError, Frame
+from so101.cameras.base import CameraError
 from so101.config import Config
+from so101.control.inputs import Cameras, Keys, NoKeys
 from so101.control.keep_alive import KeepAlive
 from so101.control.pacing import Clock, Grid, MonotonicClock, Tick
 from so101.control.pilot import Choice, EpisodeEnd, Look, Pilot
@@ -25,27 +26,6 @@ from so101.robot.base import MODES, CommandRefused, NotArmed, Robot, RobotError,
 
 _PATIENCE = 0.75  # of the deadline, for an answer; the rest is for sending the command
 _OBEYING_MODES = ("released", "holding", "following")  # others mean that the arm does something of its own
-
-
-class Keys(Protocol):
-    """What a person at the terminal wants."""
-
-    def poll(self) -> list[str]:
-        """Meanings of the keys pressed since the last call: pause, abort, success, failure, help."""
-
-
-class NoKeys:
-    """Nobody is there."""
-
-    def poll(self) -> list[str]:
-        return []
-
-
-class Cameras(Protocol):
-    """Newest frames."""
-
-    def latest(self, timeout_s: float) -> Mapping[str, Frame]:
-        """Camera name -> newest frame. Raises CameraError when a camera has none in time."""
 
 
 @dataclass(frozen=True)
@@ -88,10 +68,11 @@ class ControlLoop:
         self._keys, self._clock = keys or NoKeys(), clock or MonotonicClock()
         self._home = np.array([joint.home_rad for joint in config.robot.joints])
         self._deadline_s = self._settings.deadline_ms / 1000
+        self._left = False  # to the driver, which brings the arm home
 
     def holding(self) -> KeepAlive:
         """A context in which the arm stays where it is, for what takes time between rollouts."""
-        return KeepAlive(self._robot, active=self._moves)
+        return KeepAlive(self._robot, active=self._moves and not self._left)
 
     def run_episode(self, start: np.ndarray | None, log: TickLog, recorder: EpisodeRecorder | None) -> EpisodeResult:
         """One rollout.
@@ -125,6 +106,8 @@ class ControlLoop:
                 self._ease(self._home, "home")
             except EpisodeEnd as end:
                 reason = f"{reason}; on the way home: {end.reason}"
+        elif self._moves:
+            self._leave()
         return EpisodeResult(outcome, reason, self._stats, info)
 
     # --- phases ------------------------------------------------------------------------------------------------------
@@ -231,12 +214,20 @@ class ControlLoop:
             raise EpisodeEnd("aborted", f"a camera gave nothing new for {age_s:.1f} s. {trouble}".rstrip())
         return "camera" if trouble else ""
 
+    def _leave(self) -> None:
+        """Let the driver bring the arm home, now and not after files were written. It will do so anyway when we end."""
+        self._left = True
+        try:
+            self._robot.disarm(wait=False)
+        except RobotError as error:
+            self._say(f"the driver cannot be asked to bring the arm home: {error}")
+
     def _first_frames(self) -> None:
         with self.holding():
             try:
                 self._frames = self._cameras.latest(self._settings.camera_lost_s)
             except CameraError as error:
-                raise EpisodeEnd("aborted", f"cameras: {error}", can_move=False) from error  # it has not moved yet
+                raise EpisodeEnd("aborted", f"cameras: {error}", can_move=False) from error
 
     def _oldest_frame_s(self) -> float:
         return max((frame.age_s for frame in self._frames.values()), default=0.0)

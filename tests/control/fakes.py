@@ -32,6 +32,7 @@ class FakeArm:
     def __init__(self, clock: FakeClock, q: np.ndarray) -> None:
         self.clock, self.q, self.sent = clock, np.array(q, float), []
         self.mode, self.reason, self.missed_reads = "holding", "armed", 0
+        self.left = False
         self.read_s = self.command_s = 0.0
         self.read_errors: list[Exception] = []
         self.command_error: Exception | None = None
@@ -47,7 +48,11 @@ class FakeArm:
         )  # fmt: skip
 
     def hold(self) -> None:
-        pass
+        assert not self.left
+
+    def disarm(self, wait: bool = True) -> None:
+        assert not wait, "the loop has files to write meanwhile"
+        self.left = True
 
     def command(self, q_rad: np.ndarray) -> np.ndarray:
         self.clock.time_s += self.command_s

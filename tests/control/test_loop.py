@@ -282,13 +282,16 @@ def test_stop_ends_at_once_and_leaves_the_way_home_to_the_driver():
     rig.stop = "stopped"
     result = rig.run()
     assert (result.outcome, result.reason, rig.arm.sent) == ("aborted", "stopped", [])
+    assert rig.arm.left
+    with rig.loop.holding():
+        pass  # no Hold: that would stop it on its way
 
 
 def test_a_dry_run_sends_nothing_and_logs_what_it_would_do():
     rig = Rig(moves=False)
     rig.arm.mode = "released"
     result = rig.run()
-    assert result.reason == "the policy is done" and rig.arm.sent == []
+    assert result.reason == "the policy is done" and rig.arm.sent == [] and not rig.arm.left
     np.testing.assert_allclose(rig.rows.targets[: len(rig.policy.q)], rig.policy.q, atol=2e-6)
     assert np.isnan(rig.rows.log[-1].sent).all()
 
