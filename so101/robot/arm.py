@@ -80,6 +80,7 @@ class FeetechArm:
                 at once.
             CalibrationError: the calibration file cannot be used.
         """
+        self.notes = []
         self.bus.open()
         try:
             self._check_servos()

@@ -113,6 +113,8 @@ class ArmDriver:
             self._end.set()
             if self._thread is not None:
                 self._thread.join()
+            if self.may_arm and self._guard.has_torque:
+                log.critical("the driver ends, TORQUE LEFT ON: %s", self._guard.reason)
             self._thread = self._guard.state = None
             self._arm.close()
 

@@ -1,18 +1,20 @@
 """The driver over a virtual bus: it moves only when told to, stays safe on its own, and goes home before it lets go."""
 
 import logging
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from so101.config import load_config
 from so101.robot import CalibrationError, CommandRefused, NotArmed, TorqueLeftOn
-from so101.robot.virtual import Fault
+from so101.robot.virtual import Fault, VirtualBus
 from tests.robot.rig import Rig
 
 CONFIG = load_config(overrides=["robot.safety.home_after_s=2.0"])  # ten would only make the tests longer
 SAFETY = CONFIG.robot.safety
 HOME = np.array([joint.home_rad for joint in CONFIG.robot.joints])
+REAL = sorted((Path(__file__).parents[2].parent / "shared/data/calibration").glob("arm0[125]*.json"))
 AWAY = HOME + np.array([0.4, 0.3, -0.3, -0.2, 0.3, 0.4])
 TICK_RAD = 0.002
 
@@ -223,6 +225,25 @@ def test_hands_stay_above_the_floor(tmp_path):
             rig.run(2 / 60)
             assert lowest_m(rig.state.goal_rad) > SAFETY.floor_z_m - 0.001
         assert "floor" in limited.by
+
+
+@pytest.mark.skipif(not REAL, reason="no real calibration files here")
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem)
+def test_arms_with_real_calibrations_go_where_they_are_told(path, tmp_path):
+    bus = VirtualBus(CONFIG, calibration=path, pacing=False, real_time=False, reply_delay_s=0.0)
+    with Rig(CONFIG, tmp_path, bus=bus) as rig:
+        assert np.abs(rig.state.q_rad - HOME).max() < TICK_RAD
+        armed(rig).follow(AWAY, 2.0)
+        assert np.abs(rig.driver.command(AWAY) - AWAY).max() < TICK_RAD
+        assert np.abs(rig.bus.state().q - AWAY).max() < 0.1
+
+
+def test_interrupted_on_the_way_home_it_says_that_torque_is_on(rig, monkeypatch, caplog):
+    armed(rig).follow(AWAY, 0.5)
+    monkeypatch.setattr(rig.driver, "step", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        rig.driver.close()
+    assert "TORQUE LEFT ON" in caplog.text and rig.bus.state().torque_on.all()
 
 
 def test_servos_of_another_calibration_are_not_energised(rig):
