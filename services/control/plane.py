@@ -11,7 +11,11 @@ from services.control import models
 from services.control.hub import Hub
 from services.control.launcher import Launcher
 from services.control.runs import Runs
-from services.control.sources import ArmSource, CameraSource, Poller, WorkSource, policy_source
+from services.control.sources.arm import ArmSource
+from services.control.sources.cameras import CameraSource
+from services.control.sources.policy import policy_source
+from services.control.sources.poller import Poller
+from services.control.sources.work import WorkSource
 from so101.config import Config
 
 log = logging.getLogger(__name__)

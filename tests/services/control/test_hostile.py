@@ -17,7 +17,8 @@ BODIES = (
     b"[" * 50_000, b'{"a":' * 10_000, b"\xff\xfe", b"1e999", b"null", b'"\\ud800"', b"{}" * 9, b'{"demos": NaN}',
 )  # fmt: skip
 TARGETS = (
-    b"/api/runs/%00", b"/api/runs/..%2f..", b"//", b"*", b"/api/cameras/%ff/frame.jpg", b"http://[", b"/page/%2e%2e/app.py",
+    b"/api/runs/%00", b"/api/runs/..%2f..", b"//", b"*", b"/api/cameras/%ff/frame.jpg", b"http://[",
+    b"/page/%2e%2e/app.py",
 )  # fmt: skip
 
 

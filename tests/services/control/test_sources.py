@@ -9,7 +9,10 @@ from proto.errors import RemoteError
 from proto.messages.camera import STATUS_TOPIC, CameraFrame, CameraStatus
 from proto.messages.driver import STATE_TOPIC, Disarm, DriverState, GetState, Stop
 from services.control.errors import Conflict, NotRunning
-from services.control.sources import ArmSource, CameraSource, PolicySource, WorkSource, _plain
+from services.control.sources.arm import ArmSource
+from services.control.sources.cameras import CameraSource
+from services.control.sources.policy import PolicySource, as_json
+from services.control.sources.work import WorkSource
 from services.wire import make_publisher, make_server
 
 STATE = dict(
@@ -173,4 +176,4 @@ def test_a_policy_server_of_others_is_running_and_counts_nothing():
 def test_whatever_a_stranger_counts_becomes_small_json(stats):
     import json
 
-    assert len(json.dumps(_plain(stats), allow_nan=False)) < 25_000
+    assert len(json.dumps(as_json(stats), allow_nan=False)) < 25_000
