@@ -20,5 +20,11 @@ def configured():
 @pytest.fixture
 def quick(configured):
     """Settings of capture with short waits."""
-    waits = {"read_timeout_s": 0.2, "reopen_min_s": 0.01, "reopen_max_s": 0.04, "open_timeout_s": 5.0}
+    waits = {
+        "read_timeout_s": 0.2,
+        "reopen_min_s": 0.01,
+        "reopen_max_s": 0.04,
+        "open_timeout_s": 20.0,
+        "max_age_s": 60.0,
+    }
     return configured(capture=waits).cameras.capture

@@ -55,10 +55,10 @@ def test_stamps_are_those_of_the_device_on_our_clock(one):
     for number in range(6):
         sent.append(time.monotonic())
         device.send(number, 5e6 + 1000 * sent[-1])  # a clock that is 5000 s ahead
-        time.sleep(0.03 if number == 4 else 0.0)
+        time.sleep(0.3 if number == 4 else 0.0)
         stamps.append(camera.read(1.0).stamp_s)
-    assert np.all(np.abs(np.subtract(stamps, sent)) < 0.02)
-    assert stamps[4] - sent[4] < 0.02  # though it came 30 ms later
+    late_s = np.subtract(stamps, sent)
+    assert np.all(late_s >= -1e-6) and np.all(np.diff(late_s) < 1e-4)  # the drift allowed in 0.3 s, no more
 
 
 def test_a_kept_frame_stays_what_it_was_and_holds_none_of_the_sdks_buffers(one):

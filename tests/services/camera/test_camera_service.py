@@ -83,9 +83,7 @@ def test_three_cameras_arrive_whole_and_in_order(config, serving):
         while min(len(indices) for indices in seen.values()) < 30:
             for frame in remote.take(5.0):
                 assert frame_number(frame.image) == frame.index and frame.image.shape == (480, 640, 3)
-                assert (
-                    frame.stamp_s <= time.monotonic() and abs(frame.age_s - (time.monotonic() - frame.stamp_s)) < 0.01
-                )
+                assert frame.stamp_s <= time.monotonic() and abs(frame.age_s - (time.monotonic() - frame.stamp_s)) < 1.0
                 seen[frame.camera].append(frame.index)
         assert all(indices == sorted(set(indices)) for indices in seen.values())
         until(lambda: len(remote.states()) == 3)
@@ -161,23 +159,28 @@ def test_no_copies_are_made_between_capture_and_socket(config, serving):
 def test_a_consumer_that_sleeps_gets_the_newest_frame_and_knows_what_it_skipped(config, serving):
     serving(CameraSet(make_cameras(config, ("ego",)), config.cameras.capture))
     with RemoteCameras(config, ("ego",)) as remote:
-        remote.latest(20.0)
+        first = remote.latest(20.0)["ego"].index
         remote.take(0)
-        time.sleep(0.5)
+        skipped = remote.skipped["ego"]
+        until(lambda: remote.latest(20.0)["ego"].index >= first + 10)
+        newest = remote.latest(20.0)["ego"].index
         (frame,) = remote.take(0)
-        assert frame.age_s < 0.25 and remote.skipped["ego"] >= 5
+        assert frame.index >= newest and remote.skipped["ego"] - skipped + remote.lost["ego"] >= 8
 
 
 def test_a_camera_that_is_missing_is_told_with_its_fault(config, serving, tmp_path):
     bad = ScriptedCamera("top")
     settings = configured(tmp_path, "cameras.capture.reopen_min_s=0.01").cameras.capture
+    patient = configured(tmp_path, "cameras.capture.max_age_s=60")
     cameras = CameraSet([*make_cameras(config, ("ego",)), bad], settings)
     serving(cameras)
     bad.opening = [CameraError("no /dev/video7")] * 10_000
     bad.script.put(CameraError("top: unplugged"))
-    with RemoteCameras(config, ("ego", "top")) as remote:
+    with RemoteCameras(patient, ("ego", "top")) as remote:
         until(lambda: {state.state for state in remote.states()} == {"live", "failed"})
-        text = r"no frame younger than 1 s within 0\.3 s from top: failed \(no /dev/video7\)\. The camera .* is running"
+        text = (
+            r"no frame younger than 60 s within 0\.3 s from top: failed \(no /dev/video7\)\. The camera .* is running"
+        )
         with pytest.raises(CameraError, match=text):
             remote.latest(0.3)
 
@@ -191,11 +194,11 @@ def test_without_a_service_the_error_says_how_to_start_one(tmp_path):
 
 
 def test_frames_that_stop_are_not_handed_out_when_they_are_old(tmp_path):
-    config = configured(tmp_path, "cameras.capture.max_age_s=0.2")
+    config = configured(tmp_path, "cameras.capture.max_age_s=1.0")
     with Publisher(config.deploy.sockets.cameras.bind) as publisher, RemoteCameras(config, ("ego",)) as remote:
         until(lambda: publisher.send("ego", picture()) and remote.take(0.02))
-        time.sleep(0.25)
-        with pytest.raises(CameraError, match=r"younger than 0\.2 s .*ego: the last is 0\.\d s old.*is running"):
+        time.sleep(1.05)
+        with pytest.raises(CameraError, match=r"younger than 1 s .*ego: the last is \d+\.\d s old.*is running"):
             remote.latest(0.05)
         publisher.send("ego", picture(5))
         assert remote.latest(5.0)["ego"].index == 5
