@@ -4,8 +4,10 @@ reset it, to break it and to ask it whether the task is done."""
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import logging
+import os
 import time
 from typing import Any
 
@@ -90,6 +92,8 @@ def _mapping(text: str) -> dict[str, Any]:
 def main(config: Config, arguments: list[str]) -> int:
     """Run the rig until it is stopped."""
     options = _parse(arguments)
+    with contextlib.suppress(PermissionError):
+        os.nice(config.robot.virtual.nice)
     draw = NOMINAL if options.pseudo_real is None else draw_rig(config, options.pseudo_real)
     plant = TwinPlant(config, draw)
     plant.reset(seed=options.seed)

@@ -48,6 +48,7 @@ class VirtualConfig(Section):
     silence_s: float = Field(gt=0)
     wake_s: float = Field(gt=0, le=0.1)
     max_behind_s: float = Field(gt=0)
+    nice: int = Field(ge=-20, le=19)
     homing_offset_ticks: Annotated[list[Annotated[int, Field(ge=-2047, le=2047)]], Field(min_length=6, max_length=6)]
     servo: VirtualServoConfig
     pseudo_real: PseudoRealConfig
