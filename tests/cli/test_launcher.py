@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -162,7 +163,7 @@ FAKE_DOCKER = """#!/usr/bin/env bash
 case "$1 $2" in
     "info "*) [ -n "${DAEMON:-}" ] ;;
     "compose version") [ -n "${COMPOSE_THERE:-}" ] ;;
-    "image inspect") [ -n "${IMAGE:-}" ] || [ -e "$LOG.image" ] ;;
+    "image inspect") echo "\\"${IMAGE_MADE:-2099-01-01T00:00:00Z}\\""; [ -n "${IMAGE:-}" ] || [ -e "$LOG.image" ] ;;
     "build "*) touch "$LOG.image"; echo "built" ;;
     *) echo "docker $* user=$TWIN_USER" ;;
 esac
@@ -198,11 +199,42 @@ def test_local_processes_when_containers_cannot_be_had(place, program, environme
 
 def test_containers_when_engine_compose_and_image_are_there(place):
     code, out, errors = launch(place, "real", "--policy", "two words", **ENGINE_READY)
-    assert code == 0 and "./real: container, docker" in errors
-    assert out.startswith("docker compose -f compose.yaml --profile launchers run --rm -T real real --policy two words")
+    assert code == 0 and "./real: container so101-real-" in errors
+    assert re.match(
+        r"docker compose -f compose.yaml --profile launchers run --rm --name so101-real-\d+ -T real real --policy two w",
+        out,
+    )
     assert f"user={os.getuid()}:{os.getgid()}" in out
     assert (place / "runs").is_dir() and not (place / ".venv").exists()  # needs no Python of its own
-    assert "run --rm -T policy-server policy --port 1" in launch(place, "policy", "--port", "1", **ENGINE_READY)[1]
+    assert "-T policy-server policy --port 1" in launch(place, "policy", "--port", "1", **ENGINE_READY)[1]
+
+
+def test_an_image_older_than_the_code_is_not_used_unless_forced(place):
+    old = ENGINE_READY | {"IMAGE_MADE": "2020-01-01T00:00:00Z"}
+    code, out, errors = launch(place, "policy", "x", **old)
+    assert code == 0 and out.endswith("policy x\n")
+    assert "local process (pyproject.toml is newer than the image so101-twin; containers/build brings it up" in errors
+    code, out, errors = launch(place, "policy", "x", "--containers", **old)
+    assert code == 0 and out.startswith("docker compose") and "is newer than the image" in errors
+
+
+def test_the_container_is_stopped_when_the_launcher_is(place):
+    tools = place.parent / "tools"
+    launch(place, "policy", "--local")  # makes the tools
+    running = place.parent / "running"
+    (tools / "docker").write_text(
+        FAKE_DOCKER.replace(
+            '*) echo "docker',
+            f'"compose -f") touch "{running}"; while [ -e "{running}" ]; do sleep 0.05; done; exit 7 ;;\n'
+            f'    "stop "*) echo "$*" >>"$LOG"; rm "{running}" ;;\n    *) echo "docker',
+        )
+    )
+    process = start(place, program="policy", PATH=f"{tools}:{os.environ['PATH']}", ENGINE="docker", **ENGINE_READY)
+    while not running.exists():
+        assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 7  # the container's own exit code
+    assert re.search(r"^stop -t 30 so101-policy-\d+$", (place.parent / "log").read_text(), re.MULTILINE)
 
 
 def test_both_can_be_forced(place):
@@ -211,4 +243,4 @@ def test_both_can_be_forced(place):
     code, out, errors = launch(place, "policy", "x", "--containers")
     assert code == 1 and out == "" and "./policy: no container engine works here" in errors
     code, out, errors = launch(place, "policy", "--containers", "x", DAEMON="1", COMPOSE_THERE="1")
-    assert code == 0 and "built" in errors and "run --rm -T policy-server policy x" in out
+    assert code == 0 and "built" in errors and "-T policy-server policy x" in out
