@@ -41,8 +41,8 @@ class Site:
         place = f"deploy.sockets.work={{bind: '{endpoint}', connect: '{endpoint}'}}"
         return load_config(overrides=[*FAST, place, *overrides])
 
-    def broker(self) -> Broker:
-        return self.stack.enter_context(Broker(self.config))
+    def broker(self, *overrides: str) -> Broker:
+        return self.stack.enter_context(Broker(self.with_settings(*overrides)))
 
     def worker(self, kinds=("toy",), config=None, **options) -> tuple[Worker, StopFlag, threading.Thread]:
         self._number += 1
@@ -52,7 +52,7 @@ class Site:
         worker = Worker(config or self.config, kinds, scratch, stop, **options)
         thread = threading.Thread(target=worker.run, daemon=True)
         thread.start()
-        self.stack.callback(thread.join, 30)
+        self.stack.callback(thread.join, 120)
         self.stack.callback(stop.set)
         return worker, stop, thread
 

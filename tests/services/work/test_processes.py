@@ -130,7 +130,7 @@ def test_the_processes_end_with_their_service(tmp_path):
         (worker,) = wait_for_workers(config, 1)
         pool.kill()
         pool.wait()
-        for _ in range(400):
+        for _ in range(2400):
             if not Path(f"/proc/{worker.pid}").exists():
                 break
             time.sleep(0.05)
