@@ -201,7 +201,7 @@ def test_containers_when_engine_compose_and_image_are_there(place):
     code, out, errors = launch(place, "real", "--policy", "two words", **ENGINE_READY)
     assert code == 0 and "./real: container so101-real-" in errors
     assert re.match(
-        r"docker compose -f compose.yaml --profile launchers run --rm --name so101-real-\d+ -T real real --policy two w",
+        r"docker compose -f compose.yaml --profile launchers run --rm --name so101-real-\d+ -T real real --policy two",
         out,
     )
     assert f"user={os.getuid()}:{os.getgid()}" in out
