@@ -103,4 +103,5 @@ class SafetyConfig(Section):
     return_speed_rad_s: float = Field(gt=0)
     return_min_s: float = Field(gt=0)
     arrival_ticks: int = Field(ge=1)
+    arrival_speed_rad_s: float = Field(gt=0)
     arrival_timeout_s: float = Field(gt=0)

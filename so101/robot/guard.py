@@ -266,7 +266,8 @@ class ArmGuard:
                 return
             off_ticks = np.abs(reading.q_rad - goal) / self._arm.rad_per_tick()
             off_ticks[-1] = 0.0  # a jaw that holds something stays open, and nothing falls because of it
-            if off_ticks.max() <= self._settings.arrival_ticks:
+            speed = np.abs(reading.qd_rad_s[:-1]).max()
+            if off_ticks.max() <= self._settings.arrival_ticks and speed <= self._settings.arrival_speed_rad_s:
                 self._arm.torque_off()
                 self._home_because = None
                 self._enter("released", f"home ({self.reason})")

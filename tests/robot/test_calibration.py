@@ -23,7 +23,7 @@ REAL = sorted((Path(__file__).parents[2].parent / "shared/data/calibration").glo
 
 @pytest.fixture
 def bus():
-    config = load_config()
+    config = load_config(overrides=["robot.bus.reply_timeout_ms=100"])  # a busy machine answers late
     with VirtualBus(config, pacing=False, real_time=False, reply_delay_s=0.0) as virtual:
         opened = FeetechBus(virtual.port, config.robot.bus)
         opened.open()

@@ -9,9 +9,16 @@ import pytest
 from so101.config import load_config
 from so101.robot import CalibrationError, CommandRefused, NotArmed, TorqueLeftOn
 from so101.robot.virtual import Fault, VirtualBus
+from so101.robot.virtual.pseudo_real import draw_rig
+from so101.robot.virtual.twin_plant import TwinPlant
 from tests.robot.rig import Rig
 
-CONFIG = load_config(overrides=["robot.safety.home_after_s=2.0"])  # ten would only make the tests longer
+CONFIG = load_config(
+    overrides=[
+        "robot.safety.home_after_s=2.0",  # ten would only make the tests longer
+        "robot.bus.reply_timeout_ms=100",  # replies come by the real clock, from a machine with other things to do
+    ]
+)
 SAFETY = CONFIG.robot.safety
 HOME = np.array([joint.home_rad for joint in CONFIG.robot.joints])
 REAL = sorted((Path(__file__).parents[2].parent / "shared/data/calibration").glob("arm0[125]*.json"))
@@ -227,6 +234,20 @@ def test_hands_stay_above_the_floor(tmp_path):
         assert "floor" in limited.by
 
 
+@pytest.mark.parametrize("rig_seed", [None, 2])
+def test_with_weight_and_friction_it_gets_home_and_stays_there_when_released(rig_seed, tmp_path):
+    plant = TwinPlant(CONFIG) if rig_seed is None else TwinPlant(CONFIG, draw_rig(CONFIG, rig_seed))
+    plant.reset(seed=1)
+    bus = VirtualBus(CONFIG, plant=plant, pacing=False, real_time=False, reply_delay_s=0.0)
+    with Rig(CONFIG, tmp_path, bus=bus) as rig:
+        armed(rig).follow(AWAY, 1.0)
+        rig.driver.disarm(wait=False)
+        assert rig.run(20, until="released")[-1] == "released"
+        released_at = bus.state().q
+        rig.run(2.0)
+        assert np.abs(bus.state().q - released_at).max() < 0.1
+
+
 @pytest.mark.skipif(not REAL, reason="no real calibration files here")
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem)
 def test_arms_with_real_calibrations_go_where_they_are_told(path, tmp_path):
@@ -269,7 +290,7 @@ def test_a_silent_servo_for_long_is_a_lost_arm(rig):
     goal = rig.driver.command(AWAY)
     rig.tick()
     assert np.array_equal(rig.driver.command(AWAY + 0.1), goal)  # a partial look: nothing is sent
-    assert rig.run(1.5)[-1] == "lost" and "wrist_flex (servo 4)" in rig.state.reason
+    assert rig.run(1.5, until="lost")[-1] == "lost" and "wrist_flex (servo 4)" in rig.state.reason
 
 
 def test_an_arm_that_was_stopped_stays_stopped_when_the_bus_is_back(rig):

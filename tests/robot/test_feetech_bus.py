@@ -8,7 +8,7 @@ from so101.robot.feetech_bus import FeetechBus, PortLost
 from so101.robot.tables import REGISTERS
 from so101.robot.virtual import Fault, VirtualBus
 
-CONFIG = load_config()
+CONFIG = load_config(overrides=["robot.bus.reply_timeout_ms=100"])  # a busy machine answers late
 IDS = CONFIG.robot.bus.ids
 ALL = list(REGISTERS)
 
@@ -56,7 +56,7 @@ def test_who_never_answers_well_is_missing_and_the_others_are_not(bus, virtual, 
 
 
 def test_a_late_reply_never_answers_the_next_question(bus, virtual):
-    virtual.faults.add(Fault("slow_reply", ids=(2,), count=2, value=0.05))
+    virtual.faults.add(Fault("slow_reply", ids=(2,), count=2, value=0.15))
     assert bus.read(2, "p_coefficient") == 32  # the second try got the answer to the first
     for name, value in (("id", 2), ("d_coefficient", 32), ("lock", 1), ("id", 2)):
         assert bus.read(2, name) == value

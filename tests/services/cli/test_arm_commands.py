@@ -49,7 +49,16 @@ def arm(tmp_path):
 
 def start(*arguments) -> subprocess.Popen:
     return subprocess.Popen(
-        [sys.executable, "-u", "-m", "services.cli", "real", *map(str, arguments)],
+        [
+            sys.executable,
+            "-u",
+            "-m",
+            "services.cli",
+            "real",
+            *map(str, arguments),
+            "--set",
+            "robot.bus.reply_timeout_ms=300",
+        ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
