@@ -14,7 +14,8 @@ from so101.config.deploy import NAMED_KEYS, KeysConfig
 
 
 class TerminalKeys:
-    """Meanings of keys pressed, see `deploy.control.keys`. Where `stream` is no terminal there are none.
+    """Meanings of keys pressed, see `deploy.control.keys`. Where `stream` is no terminal, or
+    that of another job, there are none.
 
     Use it as a context: inside, the terminal hands over keys one by one without echo. Ctrl-C still interrupts.
     """
@@ -29,6 +30,8 @@ class TerminalKeys:
             self._file = stream.fileno() if stream is not None and stream.isatty() else None
         except (OSError, ValueError):  # closed, or not a file at all
             self._file = None
+        if self._file is not None and _in_background(self._file):
+            self._file = None  # changing the terminal would stop us (SIGTTOU)
 
     @property
     def present(self) -> bool:
@@ -66,6 +69,14 @@ class TerminalKeys:
                 pass
         self._before = None
         atexit.unregister(self._restore)
+
+
+def _in_background(file: int) -> bool:
+    """Whether the terminal belongs to another job of the shell (`./real ... &`)."""
+    try:
+        return os.tcgetpgrp(file) != os.getpgrp()
+    except OSError:  # not the terminal we were started from: nobody minds
+        return False
 
 
 def _keys(text: str) -> list[str]:

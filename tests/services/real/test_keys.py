@@ -71,6 +71,14 @@ def test_a_terminal_that_goes_away_has_no_keys(terminal):
     assert keys.poll() == []
 
 
+def test_a_job_in_the_background_leaves_the_terminal_alone(terminal, monkeypatch):
+    _, stream = terminal
+    before = termios.tcgetattr(stream.fileno())
+    monkeypatch.setattr(os, "tcgetpgrp", lambda file: os.getpgrp() + 1)
+    with TerminalKeys(SETTINGS, stream) as keys:
+        assert not keys.present and termios.tcgetattr(stream.fileno()) == before
+
+
 @pytest.mark.parametrize("stream", [io.StringIO("sss"), None])
 def test_where_there_is_no_terminal_there_are_no_keys(stream, tmp_path):
     file = stream or open(tmp_path / "input", "w+")  # noqa: SIM115
