@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from proto.errors import ProtoError
-from proto.stopping import stop_on_signals
+from proto.stopping import StopFlag, stop_on_signals
 from services.policy.client import PolicyClient
 from services.policy.options import read_token
 from services.real.parts import Parts, Setting
@@ -25,10 +26,13 @@ from so101.control.rollout import Rollout, run_rollout
 from so101.control.stats import LoopStats
 from so101.datasets.demo import Demo
 from so101.datasets.rollouts import SessionFolder
-from so101.errors import So101Error
+from so101.errors import ConfigError, So101Error
 from so101.files import write_json
 from so101.policies.base import PolicyError
 from so101.tasks.placement import draw_placements
+
+
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,16 @@ class Outcomes:
 
 
 def session_folder(config: Config, name: str | None) -> SessionFolder:
-    """The folder of session `name`, a new one named by the time when None, cleaned of what a killed program left."""
+    """The folder of session `name`, a new one named by the time when None, cleaned of what a killed program left.
+
+    Raises:
+        ConfigError: the name is no plain name.
+    """
+    if name is not None and not _PLAIN_NAME.fullmatch(name):
+        raise ConfigError(
+            f"--name {name}: must be a plain name (letters, digits, '.', '-', '_'); it becomes a folder in "
+            f"{config.deploy.control.sessions} (deploy.control.sessions)"
+        )
     folder = SessionFolder(Path(config.deploy.control.sessions) / (name or time.strftime("%Y%m%d-%H%M%S")))
     folder.clean_up()
     return folder
@@ -100,7 +113,9 @@ def run_session(config: Config, wishes: Wishes, say: Callable[[str], None]) -> O
 class Rollouts:
     """`Parts` with a policy as the pilot. A context."""
 
-    def __init__(self, config: Config, wishes: Wishes, folder: SessionFolder, stop, say) -> None:
+    def __init__(
+        self, config: Config, wishes: Wishes, folder: SessionFolder, stop: StopFlag, say: Callable[[str], None]
+    ) -> None:
         self._config, self._wishes, self._folder, self._say = config, wishes, folder, say
         self.parts = Parts(config, wishes.setting, folder, self._make_pilot, stop, say)
 

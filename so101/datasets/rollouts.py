@@ -66,10 +66,9 @@ class SessionFolder:
     def clean_up(self) -> None:
         """Remove half-written files of a program that was killed here, and videos of episodes it did not finish."""
         remove_temporaries(self.root)
-        whole = {path.stem for path in list_demos(self.episodes)}
-        for folder in self.run.videos.glob("demo_*"):
-            if folder.name not in whole:
-                shutil.rmtree(folder, ignore_errors=True)
+        for log in self.root.glob("logs/demo_*.csv"):
+            if not (self.episodes / f"{log.stem}.npz").exists():
+                shutil.rmtree(self.run.videos / log.stem, ignore_errors=True)
 
 
 class EpisodeRecorder:

@@ -119,6 +119,9 @@ def test_numbers_go_on_and_the_rest_of_a_killed_program_is_removed(tmp_path):
     assert folder.next_index() == 2, "episode 1 was begun: its log stays"
     assert folder.log(1).exists() and not folder.run.video(1, "ego").parent.exists()
     assert folder.run.video(0, "ego").exists()
+    (tmp_path / "videos" / "demo_000007").mkdir()
+    folder.clean_up()
+    assert (tmp_path / "videos" / "demo_000007").exists(), "not begun here: not ours to remove"
 
 
 def test_the_dataset_holds_the_episodes_of_the_outcomes_asked_for(tmp_path):

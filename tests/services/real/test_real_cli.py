@@ -40,6 +40,12 @@ def test_without_a_policy_server_remote_starts_nothing(capsys, tmp_path):
     assert not (tmp_path / "runs/real/x/services").exists()
 
 
+@pytest.mark.parametrize("name", ["../vials", "a/b", ".hidden", "", "x" * 101])
+def test_a_session_is_a_plain_name_in_the_folder_of_sessions(name, capsys):
+    code, text = said(["--policy", "remote", "--name", name], capsys)
+    assert code == 2 and "must be a plain name" in text
+
+
 def test_recording_moves_the_arm_so_it_wants_to_be_told(capsys):
     code, text = said(["record"], capsys)
     assert code == 2 and "record moves the follower arm: say --arm" in text
