@@ -31,7 +31,6 @@ from so101.files import write_json
 from so101.policies.base import PolicyError
 from so101.tasks.placement import draw_placements
 
-
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
