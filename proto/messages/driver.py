@@ -39,7 +39,7 @@ class Commanded(Message):
     """What was really sent after all limits, rad; `limited` says which of them took something off."""
 
     q_rad: Joints
-    limited: list[Name]
+    limited: list[Text]
 
 
 class Hold(Message):

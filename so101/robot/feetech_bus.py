@@ -65,7 +65,7 @@ class FeetechBus:
         except _PORT_ERRORS as error:
             raise PortLost(
                 f"{self.port}: cannot be opened ({error}); is the arm plugged in, is another program using the port "
-                "(./twin serve driver?), may this user open it (group dialout)? --port names another one"
+                "(of a driver service ./real status --service tells), may this user open it (group dialout)? --port names another"
             ) from None
         self._port = port
 
