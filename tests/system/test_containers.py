@@ -196,3 +196,27 @@ def test_the_simulated_arm_and_the_policy_server_turn_healthy(project):
     project.compose("up", "-d", "rig", "rig-camera", "policy")
     for service in ("rig", "rig-camera", "policy"):
         project.wait_healthy(service)
+
+
+def test_policy_launcher_starts_a_container_and_ends_it_with_itself(project):
+    from services.policy.client import PolicyClient
+
+    (port,) = _free_ports(1)
+    environment = {**os.environ, **project.environment, "CONTAINERS_CONF": str(ROOT / "containers/restricted.conf")}
+    command = ["./policy", "--containers", "--policy", "expert", "--port", str(port)]
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env={**environment, "ENGINE": "podman"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        with PolicyClient("127.0.0.1", port, timeout_ms=120_000) as client:
+            assert client.ping(), process.poll()
+    finally:
+        process.terminate()
+        told, _ = process.communicate(timeout=60)
+    assert "./policy: container so101-policy-" in told and process.returncode == 143, told
+    assert "so101-policy-" not in done("podman", "ps", "-a", "--format", "{{.Names}}")
