@@ -18,12 +18,13 @@ die() {
 [ "$(id -u)" = 0 ] || die "debootstrap needs root; run: sudo $0 $*"
 command -v debootstrap >/dev/null || die "needs debootstrap; run: apt-get install -y --no-install-recommends debootstrap"
 
-mirror="${DEBIAN_MIRROR:-}"
-if [ -z "$mirror" ]; then # the first source that has Debian's main archive
-    mirror="$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT) $(ORIGIN)' 'Created-By: Packages' |
-        awk '$3 == "main" && $4 == "Debian" { print $1; exit }')"
-fi
-[ -n "$mirror" ] || die "found no Debian archive in apt's sources (run apt-get update?); name one: DEBIAN_MIRROR=... $0"
+find_mirror() { # the first source that has Debian's main archive
+    apt-get indextargets --format '$(REPO_URI) $(COMPONENT) $(ORIGIN)' 'Created-By: Packages' |
+        awk '$2 == "main" && $3 == "Debian" { print $1; exit }'
+}
+mirror="${DEBIAN_MIRROR:-$(find_mirror)}"
+if [ -z "$mirror" ] && apt-get update -qq; then mirror="$(find_mirror)"; fi
+[ -n "$mirror" ] || die "found no Debian archive in apt's sources; name one: DEBIAN_MIRROR=... $0"
 
 rootfs="$(mktemp -d)"
 trap 'rm -rf "$rootfs"' EXIT
