@@ -65,7 +65,7 @@ class FeetechBus:
         except _PORT_ERRORS as error:
             raise PortLost(
                 f"{self.port}: cannot be opened ({error}); is the arm plugged in, is another program using the port "
-                "(./real status --service asks a driver service), may this user open it (group dialout)? --port names another"
+                "(./real status --service asks a driver service), may this user open it (group dialout)? Or give --port"
             ) from None
         self._port = port
 
