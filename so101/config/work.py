@@ -42,7 +42,7 @@ class WorkConfig(Section):
     def _a_lease_outlives_beats(self) -> WorkConfig:
         if self.lease_s < 2 * self.heartbeat_s:
             raise ValueError(
-                f"lease_s {self.lease_s:g} is shorter than two beats of heartbeat_s {self.heartbeat_s:g}; one late beat "
-                "would cost a worker its job"
+                f"lease_s {self.lease_s:g} is shorter than two beats of heartbeat_s {self.heartbeat_s:g}; one late "
+                "beat would cost a worker its job"
             )
         return self
