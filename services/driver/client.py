@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import secrets
 import threading
 import time
@@ -16,8 +17,11 @@ from proto.sockets import Client
 from services.wire import make_client
 from so101.config import Config
 from so101.robot.base import CommandRefused, NotArmed, RobotError, RobotState, TorqueLeftOn
+from so101.robot.sessions import Busy
 
-ERRORS: dict[str, type[RobotError]] = {"not_armed": NotArmed, "refused": CommandRefused}
+log = logging.getLogger(__name__)
+
+ERRORS: dict[str, type[RobotError]] = {"not_armed": NotArmed, "refused": CommandRefused, "busy": Busy}
 _POLL_S = 0.1
 
 
@@ -70,6 +74,7 @@ class RemoteRobot:
 
     def stop(self) -> None:
         self._request(Stop())
+        self._armed = False
 
     def disarm(self, wait: bool = True) -> None:
         state = self._request(Disarm(session=self._session if self._armed else ""))
@@ -81,10 +86,12 @@ class RemoteRobot:
             raise TorqueLeftOn(f"driver: {state.reason}")
 
     def close(self) -> None:
-        """Disarm what this session armed, and close the socket."""
+        """Disarm what this session armed, and close the socket. An arm that somebody stopped stays where it is."""
         try:
             if self._armed:
                 self.disarm()
+        except Busy as error:  # not ours any more
+            log.info("the arm is left as it is: %s", error)
         finally:
             self._client.close()
 

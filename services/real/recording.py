@@ -16,7 +16,7 @@ from so101.control.loop import EpisodeResult
 from so101.control.rollout import run_rollout
 from so101.datasets.demo import list_demos
 from so101.datasets.rollouts import SessionFolder
-from so101.robot import make_leader
+from so101.robot import CalibrationError, make_leader
 
 KEPT = ("success", "unknown")  # episodes that become part of the dataset
 _POLL_S = 0.05
@@ -54,6 +54,8 @@ def run_recording(config: Config, wishes: RecordWishes, say: Callable[[str], Non
         leader = make_leader(config, wishes.leader_port)
         leader.connect()
         stack.callback(leader.bus.close)
+        if leader.calibration_fault:
+            raise CalibrationError(f"the leader cannot be followed: {leader.calibration_fault}")
         return LeaderPilot(config, lambda: leader.read().q_rad, lambda: say("recording"))
 
     with stop_on_signals() as stop, Parts(config, wishes.setting, folder, make_pilot, stop, say) as parts:

@@ -83,6 +83,7 @@ class ControlLoop:
         """
         self._log, self._recorder, self._stats = log, recorder, LoopStats()
         self._frames, self._failed_reads, self._busy = {}, 0, ""
+        self._state: RobotState | None = None
         info: dict[str, Any] = {}
         try:
             self._first_frames()
@@ -106,7 +107,7 @@ class ControlLoop:
                 self._ease(self._home, "home")
             except EpisodeEnd as end:
                 reason = f"{reason}; on the way home: {end.reason}"
-        elif self._moves:
+        elif self._moves and (self._state is None or self._state.mode != "stopped"):  # stopped: until somebody says so
             self._leave()
         return EpisodeResult(outcome, reason, self._stats, info)
 

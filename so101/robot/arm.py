@@ -141,13 +141,16 @@ class FeetechArm:
         """Park all goals on the present pose, then energise; returns that pose (6,) rad.
 
         Raises:
-            CalibrationError: the servos hold another calibration than the file.
+            CalibrationError: the servos hold another calibration than the file, or than when the port was opened; or a
+                limp joint is outside of its range, into which its servo would pull it at once.
             BusError: not all servos took it. Some may then have torque, on the pose they are in.
         """
         if self.calibration_fault:
             raise CalibrationError(self.calibration_fault)
+        self._check_still_calibrated()
         self._write_setup()
         reading = self.read()
+        self._check_in_range(reading)
         for servo, ticks in zip(self._servos, reading.ticks.tolist(), strict=True):
             self.bus.write(servo, "goal_position", ticks)
         for servo in self._servos:
@@ -222,8 +225,8 @@ class FeetechArm:
             self.calibration = held
             if held.is_factory:
                 self.calibration_fault = (
-                    f"the arm at {self.bus.port} was never calibrated, and {self._file} does not exist; "
-                    "run ./real calibrate"
+                    f"the arm at {self.bus.port} was never calibrated (or a servo is new), and {self._file} does not "
+                    "exist; run ./real calibrate"
                 )
             else:
                 self.notes.append(f"no {self._file}: the numbers in the servos count")
@@ -241,6 +244,27 @@ class FeetechArm:
         if self.calibration_fault:
             self.notes.append(self.calibration_fault)
         self._units: Calibration = self.calibration.units(self.robot)
+
+    def _check_still_calibrated(self) -> None:
+        """Servos may have been reset, or exchanged, while the port stayed open."""
+        changed = self.calibration.differences(ArmCalibration.of_servos(self.bus, self.robot))
+        if changed:
+            raise CalibrationError(
+                f"the arm at {self.bus.port} is not the one that was connected: {'; '.join(changed)}. Connect again; "
+                "./real calibrate makes calibration file and servos agree"
+            )
+
+    def _check_in_range(self, reading: Reading) -> None:
+        low, high = self._units.range_min, self._units.range_max
+        outside = np.maximum(low - reading.ticks, reading.ticks - high)
+        faults = [
+            f"{self.joint_names[j]} is at {reading.ticks[j]} ticks, its range is {low[j]:.0f} to {high[j]:.0f}"
+            for j in np.flatnonzero((outside > self.robot.safety.arrival_ticks) & ~reading.torque)
+        ]
+        if faults:
+            raise CalibrationError(
+                f"not energised: {'; '.join(faults)}. Its servo would jump back into the range: move it there by hand"
+            )
 
     def _write_setup(self) -> None:
         """The registers of robot.yaml: bus.setup, where they differ."""

@@ -140,8 +140,12 @@ class ArmCalibration:
 
     @property
     def is_factory(self) -> bool:
-        """Never calibrated: every joint has the full range."""
-        return all((motor.range_min, motor.range_max) == FULL_RANGE for motor in self.motors.values())
+        """Never calibrated, at least one joint: the full range as the maker sets it. (A joint that is not swept has
+        it too, with an offset.)"""
+        return any(
+            (motor.range_min, motor.range_max, motor.homing_offset) == (*FULL_RANGE, 0)
+            for motor in self.motors.values()
+        )
 
 
 def homing_offset(middle_ticks: int, former_offset: int = 0) -> int:

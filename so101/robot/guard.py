@@ -136,13 +136,15 @@ class ArmGuard:
         """As `Robot.stop`."""
         self._home_because = None
         if self.mode in _ENERGISED:
-            self._freeze()
+            if self.mode != "stopped":  # each new goal at the present pose would let the arm sink by another sag
+                self._freeze()
             self._enter("stopped", "emergency stop")
         elif self.has_torque:
             self._before_lost = "stopped"  # what it comes back to
 
     def go_home(self, why: str) -> None:
-        """Begin the way home, at the end of which the arm is released; nothing to do without torque.
+        """Begin the way home, at the end of which the arm is released; nothing to do without torque. An arm whose pose
+        is not known stays where it is, stuck.
 
         Raises:
             NotArmed: it may not move.
@@ -151,8 +153,11 @@ class ArmGuard:
             return
         if not self.may_arm:
             raise NotArmed("the arm does not go home: start with --arm")
+        self._home_because = why
         if self.mode == "lost":
-            self._home_because = why
+            return
+        if self._arm.calibration_fault:
+            self._stuck(self._arm.calibration_fault)
         else:
             self._begin_way_home(why)
 
@@ -296,7 +301,7 @@ class ArmGuard:
 
     def _freeze(self) -> None:
         """Goal = where the arm is now."""
-        if not self.may_arm:
+        if not self.may_arm or self._arm.calibration_fault:  # with the wrong numbers a goal is another pose
             return
         try:
             self._send(self.state.q_rad, self._clock())

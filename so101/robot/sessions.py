@@ -46,11 +46,14 @@ class Sessions:
         self._heard_s = self._clock()
 
     def may_end(self, session: str) -> None:
-        """Whether `session` may send the arm home: the commander, or anyone when there is none alive.
+        """Whether `session` may send the arm home: the commander, or anyone when there is none alive. Not a program
+        whose session somebody ended, with a Stop: it does not know.
 
         Raises:
             Busy: it may not.
         """
+        if session and not self._session:
+            raise Busy("your session has ended (a Stop?); the arm stays as it is until somebody arms or disarms it")
         if self._session not in ("", session):
             self._refuse_if_alive()
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from so101.robot.arm import FeetechArm, PartialRead
-from so101.robot.base import CalibrationError, Robot
+from so101.robot.base import CalibrationError, Robot, RobotError
 
 
 class Mirrored(NamedTuple):
@@ -22,14 +22,14 @@ class Mirror:
     """Commands the follower to the leader's joints, eased in at the start.
 
     Args:
-        leader: connected; its torque is taken off, and never put on.
+        leader: connected, without torque.
         follower: armed; None: a dry run.
         ease_s: time in which the follower comes to the leader.
         now_s: the start.
 
     Raises:
         CalibrationError: the leader's servos and its file disagree, so that its joints are not known.
-        BusError: the leader does not answer.
+        RobotError: the leader does not answer, or has torque.
     """
 
     def __init__(self, leader: FeetechArm, follower: Robot | None, ease_s: float, now_s: float) -> None:
@@ -37,8 +37,13 @@ class Mirror:
         self._ease_s, self._began_s = ease_s, now_s
         if follower is not None and leader.calibration_fault:
             raise CalibrationError(f"the leader cannot be followed: {leader.calibration_fault}")
-        leader.torque_off()
-        self._last = leader.read().q_rad
+        reading = leader.read()
+        if reading.torque.any():
+            raise RobotError(
+                f"the leader at {leader.bus.port} has torque: is this the follower's port? It is not let go here, "
+                "because it would fall. Hold it and switch its power off and on"
+            )
+        self._last = reading.q_rad
         self._start = self._last if follower is None else follower.read().q_rad
         self.unanswered = 0
 

@@ -287,6 +287,14 @@ def test_stop_ends_at_once_and_leaves_the_way_home_to_the_driver():
         pass  # no Hold: that would stop it on its way
 
 
+def test_an_emergency_stop_is_not_followed_by_a_way_home():
+    rig = Rig()
+    rig.arm.mode = "stopped"
+    result = rig.run()
+    assert result.outcome == "aborted" and "the arm is stopped" in result.reason
+    assert rig.arm.sent == [] and not rig.arm.left
+
+
 def test_a_dry_run_sends_nothing_and_logs_what_it_would_do():
     rig = Rig(moves=False)
     rig.arm.mode = "released"

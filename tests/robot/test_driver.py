@@ -1,6 +1,7 @@
 """The driver over a virtual bus: it moves only when told to, stays safe on its own, and goes home before it lets go."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from so101.config import load_config
 from so101.robot import CalibrationError, CommandRefused, NotArmed, TorqueLeftOn
+from so101.robot.calibration import ArmCalibration
 from so101.robot.virtual import Fault, VirtualBus
 from so101.robot.virtual.pseudo_real import draw_rig
 from so101.robot.virtual.twin_plant import TwinPlant
@@ -338,3 +340,69 @@ def test_heat_warns_then_holds_then_goes_home(rig):
     assert "shoulder_lift" in rig.state.reason
     with pytest.raises(CommandRefused, match="let it cool down"):
         rig.driver.arm()
+
+
+def test_stopping_again_and_again_does_not_lower_the_arm(rig):
+    """Under weight every new goal at the present pose is a lower one."""
+    armed(rig).follow(AWAY, 1.0)
+    rig.driver.stop()
+    rig.run(0.2)
+    goals = [servo.memory["goal_position"] for servo in rig.bus.servos.values()]
+    rig.bus.plant.place(rig.bus.state().q - 0.02)
+    rig.run(0.1)
+    rig.driver.stop()
+    rig.run(0.1)
+    assert goals == [servo.memory["goal_position"] for servo in rig.bus.servos.values()]
+
+
+def test_a_servo_that_was_reset_while_connected_is_not_energised(rig):
+    servo = rig.bus.servos["elbow_flex"]
+    servo.memory.reset()
+    servo.motor.restart()
+    with pytest.raises(CalibrationError, match="not the one that was connected: elbow_flex homing_offset"):
+        rig.driver.arm()
+    assert rig.state.mode == "released" and not rig.bus.state().torque_on.any()
+
+
+def test_one_new_servo_without_a_file_is_not_energised(rig):
+    rig.file.unlink()
+    servo = rig.bus.servos["elbow_flex"]
+    servo.memory.reset()
+    servo.motor.restart()
+    rig.arm.connect()
+    with pytest.raises(CalibrationError, match="a servo is new"):
+        rig.arm.torque_on()
+
+
+def test_a_joint_outside_of_its_range_is_not_energised(rig):
+    servo = rig.bus.servos["elbow_flex"]
+    place = servo.motor.ticks
+    servo.motor.ticks = rig.bus.calibration.motors["elbow_flex"].range_max + servo.memory["homing_offset"] + 150
+    with pytest.raises(CalibrationError, match="elbow_flex is at .* ticks, its range is .* by hand"):
+        rig.driver.arm()
+    assert not rig.bus.state().torque_on.any()
+    servo.motor.ticks = place
+    rig.driver.arm()
+
+
+def test_an_arm_found_with_torque_and_another_calibration_is_not_moved_by_anything(rig, caplog):
+    """Killed in motion, the file exchanged: the way home would end elsewhere, and torque be released there."""
+    armed(rig).follow(AWAY, 1.5)
+    rig.arm.close()
+    motors = dict(rig.bus.calibration.motors)
+    joint = motors["shoulder_lift"]
+    motors["shoulder_lift"] = replace(joint, range_min=joint.range_min + 600, range_max=joint.range_max + 600)
+    ArmCalibration(motors, "another").write(rig.file)
+    rig.driver.connect()
+    before = rig.bus.state()
+    rig.driver.stop()
+    with pytest.raises(CalibrationError):
+        rig.driver.arm()
+    with pytest.raises(TorqueLeftOn, match="is not what the servos hold"):
+        rig.driver.disarm()
+    rig.run(1.0)
+    with pytest.raises(TorqueLeftOn):
+        rig.driver.close()
+    after = rig.bus.state()
+    assert after.torque_on.all() and np.abs(after.q - before.q).max() < TICK_RAD
+    assert "TORQUE LEFT ON" in caplog.text

@@ -191,3 +191,19 @@ def test_teleoperation_without_arm_moves_nothing(arm, tmp_path):
     code, text = finished(process)
     assert code == 0 and "dry run" in text and "leader [deg]    -8.6" in text
     assert not arm.bus.state().torque_on.any()
+
+
+def test_teleoperation_lets_go_of_no_arm_at_the_leaders_port(arm):
+    """The follower's port, say, of an arm that a killed driver left with torque: it would fall."""
+    bus = FeetechBus(arm.bus.port, CONFIG.robot.bus)
+    bus.open()
+    for servo in range(1, 7):
+        bus.write(servo, "torque_enable", 1)
+    bus.close()
+    code, text = finished(
+        start(
+            "teleop", "--leader-port", arm.bus.port, "--seconds", "0.5", "--set", f"robot.leader.calibration={arm.file}"
+        )
+    )
+    assert code == 7 and "is this the follower's port?" in text.replace("\n", " ")
+    assert arm.bus.state().torque_on.all()

@@ -145,6 +145,19 @@ def test_anyone_may_stop_and_then_disarm(running):
         assert page.read().mode == "released"
 
 
+def test_who_was_stopped_by_another_does_not_move_the_arm_by_ending(running):
+    with running.robot("page") as page:
+        with running.robot("policy") as policy:
+            policy.arm()
+            go(policy, AWAY)
+            page.stop()
+            with pytest.raises(Busy, match="stays as it is until somebody"):
+                policy.disarm(wait=False)
+        time.sleep(0.3)
+        assert page.read().mode == "stopped" and running.bus.state().torque_on.all()
+        page.disarm()
+
+
 def test_a_client_that_vanishes_leaves_the_arm_at_home_without_torque(tmp_path):
     running = Running(tmp_path, arm=True, overrides=["robot.safety.home_after_s=1.0"])
     robot = running.robot()
