@@ -21,6 +21,7 @@ from typing import Any
 from so101.files import write_json
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+SIGNALLED = 128  # exit codes above: ended by a signal, that is, by somebody's wish
 RUN_VARIABLE = "SO101_RUN_STATE"  # in the environment of a run's processes: their state folder
 
 
@@ -135,12 +136,14 @@ def hold_lock(descriptor: int) -> None:
 
 
 def end_leftovers(state: RunState) -> None:
-    """End what a killed process left behind (Prefect's server). Linux; elsewhere they stay until somebody ends them."""
+    """End what a process started for the run, but for the caller (Prefect's server). Linux; elsewhere it stays until
+    somebody ends it."""
     mark = f"{RUN_VARIABLE}={state.root.resolve()}".encode()
     for environment in Path("/proc").glob("[0-9]*/environ"):
         try:
-            if mark in environment.read_bytes().split(b"\0"):
-                os.kill(int(environment.parent.name), signal.SIGKILL)
+            pid = int(environment.parent.name)
+            if pid != os.getpid() and mark in environment.read_bytes().split(b"\0"):
+                os.kill(pid, signal.SIGKILL)
         except (OSError, ValueError):
             continue
 

@@ -6,6 +6,7 @@ The file is the only record: whoever reads it from the start knows all there is 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
 from collections import deque
@@ -13,6 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+log = logging.getLogger(__name__)
 
 MESSAGES_KEPT = 20
 _LINE_LIMIT = 8192  # characters of a text in an event
@@ -35,6 +38,7 @@ class ProgressFile:
     def start(self, stage: str, total: int, done: int = 0, unit: str = "demos") -> None:
         self._flush()
         self._left = total - done
+        log.info("%s: %d %s, %d already there", stage, total, unit, done)
         self._write(event="stage", stage=stage, total=total, done=done, unit=unit)
 
     def advance(self, count: int = 1, note: str = "") -> None:
@@ -46,6 +50,7 @@ class ProgressFile:
 
     def message(self, text: str) -> None:
         self._flush()
+        log.info("%s", text)
         self._write(event="message", text=text[:_LINE_LIMIT])
 
     def close(self) -> None:

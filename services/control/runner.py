@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from services.control.launcher import Outcome, RunState, hold_lock, write_outcome
+from services.control.launcher import SIGNALLED, Outcome, RunState, end_leftovers, hold_lock, write_outcome
 from services.control.progress import ProgressFile
 from so101.cli.signals import Stopped, stoppable
 from so101.errors import So101Error
@@ -97,4 +97,8 @@ def run_job(job: dict[str, Any], reporter: ProgressFile) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    exit_code = main(sys.argv[1:])
+    if exit_code > SIGNALLED:  # somebody waits for our end, which Prefect's farewell would delay by 10 s
+        end_leftovers(RunState(Path(sys.argv[1])))
+        os._exit(exit_code)
+    sys.exit(exit_code)

@@ -19,7 +19,7 @@ from typing import Any
 
 from services.control import models
 from services.control.errors import Conflict, NotFound
-from services.control.launcher import Launcher, Outcome, RunState, end_leftovers, read_outcome, write_outcome
+from services.control.launcher import SIGNALLED, Launcher, Outcome, RunState, end_leftovers, read_outcome, write_outcome
 from services.control.requests import check_name, check_settings, find_recording
 from services.control.store import RunStore, StoredRun
 from services.control.view import RunViews
@@ -29,7 +29,6 @@ from so101.pipeline.run_folder import RunFolder
 log = logging.getLogger(__name__)
 
 TRASH = ".trash"
-_SIGNALLED = 128  # exit codes from here on: ended by a signal
 
 
 class Runs:
@@ -217,7 +216,7 @@ class Runs:
             return
         text = f"its process died {stored.crashes + 1} times; the end of the log may say why. Resuming tries again"
         end_leftovers(state)
-        write_outcome(state, Outcome(stored.starts, _SIGNALLED + signal.SIGKILL, text, time.time()))
+        write_outcome(state, Outcome(stored.starts, SIGNALLED + signal.SIGKILL, text, time.time()))
 
     def _launch(self, stored: StoredRun) -> None:
         runs, request = self.settings.runs, stored.request

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from services.control import models
-from services.control.launcher import Outcome, RunState
+from services.control.launcher import SIGNALLED, Outcome, RunState
 from services.control.progress import ProgressReader, RunProgress
 from services.control.store import StoredRun
 from so101.errors import RunFolderError
@@ -16,8 +16,6 @@ from so101.evaluation.outcomes import OutcomeReader, Outcomes, Share
 from so101.pipeline.record import SOURCE_KEY, read_record
 from so101.pipeline.run_folder import RunFolder
 from so101.pipeline.stages import STAGES
-
-_STOPPED = 128  # exit codes above: a signal, that is, somebody's wish
 
 
 @dataclass
@@ -138,12 +136,12 @@ def _state(stored: StoredRun, alive: bool, outcome: Outcome | None) -> models.Ru
         return "stopped" if stored.wanted == "stop" else "queued"
     if outcome.code == 0:
         return "finished"
-    return "stopped" if outcome.code > _STOPPED and not _gave_up(stored, outcome) else "failed"
+    return "stopped" if outcome.code > SIGNALLED and not _gave_up(stored, outcome) else "failed"
 
 
 def _gave_up(stored: StoredRun, outcome: Outcome) -> bool:
     """Nobody asked it to stop, its process was killed again and again."""
-    return stored.wanted == "run" and outcome.code == _STOPPED + 9
+    return stored.wanted == "run" and outcome.code == SIGNALLED + 9
 
 
 _ACTIONS: dict[str, list] = {

@@ -166,7 +166,7 @@ export class VideoPanel {
       make("p", { class: "facts" }, `demo ${demo}`),
       make("div", { class: "views" }, ...videos.filter((video) => video.demo === demo).map((video) =>
         make("figure", {},
-          make("video", { src: video.url, controls: true, muted: true, loop: true, playsInline: true, preload: "metadata", "aria-label": `demo ${demo}, camera ${video.camera}` }),
+          make("video", { src: `${video.url}#t=0.01`, controls: true, muted: true, loop: true, playsInline: true, preload: "metadata", "aria-label": `demo ${demo}, camera ${video.camera}` }),
           make("figcaption", {}, video.camera)))))));
   }
 }
