@@ -114,7 +114,7 @@ class Project:
         texts = {name: run("podman", "logs", "--tail", "25", name) for name in names.split()}
         return "\n".join(f"== {name}\n{result.stdout}{result.stderr}" for name, result in texts.items())
 
-    def wait_healthy(self, service: str, count: int = 1, timeout_s: float = 120.0) -> None:
+    def wait_healthy(self, service: str, count: int = 1, timeout_s: float = 300.0) -> None:
         """Ask the health check of each container until all are well (there is no systemd here to ask by itself)."""
         end = time.monotonic() + timeout_s
         while True:
