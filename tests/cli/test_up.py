@@ -78,7 +78,7 @@ def test_what_dies_is_started_again_and_what_a_killed_up_left_is_taken_down(twin
     assert twin("up", "broker").returncode == 0
     old = pids(twin)["broker"]
     os.kill(old, signal.SIGKILL)
-    for _ in range(500):
+    for _ in range(1000):
         if pids(twin)["broker"] != old:
             break
         time.sleep(0.1)

@@ -67,7 +67,7 @@ def python(name, code, *arguments, **options):
 
 
 def until(condition, what):
-    for _ in range(1000):
+    for _ in range(3000):
         if condition():
             return
         time.sleep(0.02)
