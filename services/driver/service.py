@@ -20,6 +20,9 @@ from so101.robot.driver import ArmDriver
 from so101.robot.sessions import Busy, Sessions
 
 _CODES: dict[type[RobotError], str] = {NotArmed: "not_armed", CommandRefused: "refused", Busy: "busy"}
+_LOOKS_ONLY = (
+    "not armed: this driver was started without --arm; stop it, then ./twin serve driver --arm (or ./twin up --arm)"
+)
 
 
 class DriverService:
@@ -56,14 +59,14 @@ class DriverService:
         if self.ending:
             raise NotArmed("the driver is ending")
         if not self._driver.may_arm:
-            raise NotArmed("not armed: start with --arm (./twin serve driver --arm)")
+            raise NotArmed(_LOOKS_ONLY)
         self._sessions.take(request.session, request.name)
         self._driver.arm()
         return self._get_state()
 
     def _command(self, request: Command) -> Commanded:
         if not self._driver.may_arm:
-            raise NotArmed("not armed: start with --arm (./twin serve driver --arm)")
+            raise NotArmed(_LOOKS_ONLY)
         age_s = time.time() - request.stamp_s
         if not -self._max_age_s <= age_s <= self._max_age_s:  # nan is refused too
             raise CommandRefused(

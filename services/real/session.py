@@ -200,6 +200,8 @@ def tell(say: Callable[[str], None], rollout: Rollout) -> None:
         counted = ", ".join(f"{count} {reason}" for reason, count in misses.items()) or "none"
         ms = ", ".join(f"{name} {late[name]:.1f}" for name in ("p50", "p99", "max"))
         say(f"  {stats['ticks']} ticks; commands sent after their grid time: {ms} ms; misses: {counted}")
+    if rollout.late_frames and rollout.demo is not None:
+        say(f"  {rollout.late_frames} pictures are missing in the videos: this machine was too busy to encode them")
     for path in (rollout.demo, rollout.plot):
         if path is not None:
             say(f"  {path}")

@@ -16,12 +16,14 @@ from so101.datasets.rollouts import EpisodeRecorder, SessionFolder
 
 
 class Rollout(NamedTuple):
-    """What was done and where it is. No demo when nothing was recorded or was to be kept, no plot without ticks."""
+    """What was done and where it is. No demo when nothing was recorded or was to be kept, no plot without ticks.
+    `late_frames`: pictures of all cameras that are missing in the videos, because the encoder was behind."""
 
     index: int
     result: EpisodeResult
     demo: Path | None
     plot: Path | None
+    late_frames: int = 0
 
 
 def run_rollout(
@@ -65,4 +67,4 @@ def run_rollout(
         rows = read_log(folder.log(index))
         if rows:
             write_plot(folder.plot(index), rows, config.robot.joint_names, title)
-    return Rollout(index, result, demo, folder.plot(index) if rows else None)
+    return Rollout(index, result, demo, folder.plot(index) if rows else None, recorder.late_frames)

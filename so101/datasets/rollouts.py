@@ -29,7 +29,7 @@ from so101.rendering.video import VideoWriter
 
 Outcome = Literal["success", "failure", "aborted", "unknown"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
-_QUEUED_FRAMES = 90  # waiting for the encoder, over all cameras: 83 MB of 640x480; beyond it the frame before stands in
+_QUEUED_FRAMES = 90  # images waiting for the encoder, all cameras: 83 MB of 640x480; beyond it the one before stands in
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,8 @@ class EpisodeRecorder:
         self._seen: dict[str, int] = {}  # camera -> index of the frame recorded last
         self._error: BaseException | None = None
         self._frames: queue.Queue[tuple[str, np.ndarray | None] | None] = queue.Queue()
+        self._queued = self._encoded = 0  # images; each is written by one thread only
+        self._queued_row = -_QUEUED_FRAMES  # the last row that has images of its own
         self._writers = {name: VideoWriter(folder.run.video(index, name), config) for name in cameras}
         self._thread = threading.Thread(target=self._encode, name="video", daemon=True)
         self._thread.start()
@@ -113,15 +115,28 @@ class EpisodeRecorder:
             raise DataError(f"episode {self.index}: no frame of camera {', '.join(missing)} to record")
         if self._error is not None:
             raise DataError(f"episode {self.index}: a video cannot be written: {self._error}") from self._error
-        full = self._frames.qsize() > _QUEUED_FRAMES
+        behind = not self._has_room()
         for name in self._writers:
             number, image = frames[name]
             first, new = name not in self._seen, self._seen.get(name) != number
-            self.late_frames += full and new and not first
-            self._frames.put((name, image if first or (new and not full) else None))
-            self._seen[name] = number if first or not full else self._seen[name]
+            self.late_frames += behind and new and not first
+            if first or (new and not behind):
+                self._frames.put((name, image))
+                self._seen[name] = number
+                self._queued += 1
+                self._queued_row = self.num_frames
+            else:
+                self._frames.put((name, None))
         self._q_target.append(np.array(q_target, float))
         self._q.append(np.array(q, float))
+
+    def _has_room(self) -> bool:
+        """Whether this row's images are encoded. The longer the queue, the fewer rows have images, down to one in nine:
+        the video of an encoder that stays behind gets coarser, and never stands still for long."""
+        waiting = self._queued - self._encoded
+        every = 1 + max(0, 16 * waiting // _QUEUED_FRAMES - 8)
+        fits = waiting + len(self._writers) <= _QUEUED_FRAMES
+        return fits and self.num_frames - self._queued_row >= every
 
     def finish(self, *, task: str, seed: int, outcome: Outcome, meta: Mapping[str, Any]) -> Path:
         """Write the videos, then the demo; returns its path.
@@ -179,6 +194,7 @@ class EpisodeRecorder:
                 name, image = item
                 last[name] = last[name] if image is None else image
                 self._writers[name].write(last[name])
+                self._encoded += image is not None
 
 
 def outcome_of(demo: Demo) -> str:

@@ -1,4 +1,5 @@
 import json
+import threading
 
 import av
 import numpy as np
@@ -11,6 +12,7 @@ from so101.datasets.rollouts import EpisodeRecorder, SessionFolder, export_datas
 from so101.datasets.validate import validate_dataset
 from so101.errors import DataError, InsufficientDemosError
 from so101.pipeline.progress import SilentReporter
+from so101.rendering.video import VideoWriter
 
 CAMERAS = ("ego", "side", "top")
 CONFIG = load_config(
@@ -75,6 +77,34 @@ def test_an_encoder_that_is_behind_costs_frames_but_never_rows(tmp_path, monkeyp
     shown = greys(folder.run.video(0, "side"))
     assert len(shown) == 60 == load_demo(path).num_frames
     assert all(np.diff(shown[:25]) >= -2), "never a later picture before an earlier one"
+
+
+def test_an_encoder_that_stays_behind_still_gets_new_pictures(tmp_path, monkeypatch):
+    monkeypatch.setattr("so101.datasets.rollouts._QUEUED_FRAMES", 24)
+    may_write, written, write = threading.Semaphore(0), threading.Semaphore(0), VideoWriter.write
+
+    def gated(writer, image):
+        may_write.acquire()
+        write(writer, image)
+        written.release()
+
+    monkeypatch.setattr(VideoWriter, "write", gated)
+    folder, behind, ticks = SessionFolder(tmp_path), 20, 80
+    recorder = EpisodeRecorder(CONFIG, folder, 0, CAMERAS)
+    for t in range(ticks):
+        recorder.add(np.zeros(6), np.zeros(6), {name: (t, picture(3 * t)) for name in CAMERAS})
+        if t >= behind:  # from here on it is as quick as rows come, but never catches up
+            for _ in CAMERAS:
+                may_write.release()
+            for _ in CAMERAS:
+                written.acquire()
+    for _ in range(len(CAMERAS) * behind):
+        may_write.release()
+    recorder.finish(task="vial_to_rack", seed=0, outcome="success", meta={})
+    shown = greys(folder.run.video(0, "ego"))
+    assert len(shown) == ticks and recorder.late_frames > 0
+    still = np.diff(np.flatnonzero(np.abs(np.diff(shown)) > 1))  # rows between two changes
+    assert len(still) > 5 and still.max() <= 12, "the video does not stand still"
 
 
 def test_a_missing_camera_is_named(tmp_path):

@@ -93,7 +93,7 @@ def test_without_arm_it_is_only_looked_at(tmp_path):
     with running.robot() as robot:
         assert robot.read().mode == "released" and not robot.driver_state.may_arm
         for forbidden in (robot.arm, lambda: robot.command(HOME)):
-            with pytest.raises(NotArmed, match="not armed: start with --arm"):
+            with pytest.raises(NotArmed, match="this driver was started without --arm"):
                 forbidden()
     assert not running.bus.state().torque_on.any()
     running.close()
