@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -23,6 +24,9 @@ from so101.config import Config
 from so101.control.loop import ControlLoop
 from so101.control.pilot import Pilot
 from so101.datasets.rollouts import Outcome, SessionFolder
+from so101.robot.base import RobotError
+
+_POLL_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -88,13 +92,17 @@ class Parts:
             if self.keys.present:
                 names = self._config.deploy.control.keys.help
                 self._say(f"press {' or '.join(names)} to see what the keys do")
+            self._robot = robot
             if self._setting.arm:
                 robot.arm()
             self._exit = stack.pop_all()
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        self._exit.__exit__(*exception)
+        try:
+            self._wait_while_stopped()
+        finally:
+            self._exit.__exit__(*exception)
 
     def place(
         self, objects: Mapping[str, np.ndarray] | None, *, seed: int, physics: Mapping[str, Any]
@@ -131,6 +139,25 @@ class Parts:
     def ending(self) -> str | None:
         """Why the program is to end; None while it is not."""
         return "stopped" if self._stop.is_set() else self._stack.trouble()
+
+    def _wait_while_stopped(self) -> None:
+        """After an emergency stop nothing moves before somebody says so: the end of the driver would."""
+        if not self._setting.arm or not self._was_stopped():
+            return
+        self._say(
+            "EMERGENCY STOP: the arm stays where it is, with torque. Send it home from the page, or end this program "
+            "(q or Ctrl-C; what it started then brings the arm home)"
+        )
+        while self.ending() is None and self._was_stopped() and "abort" not in self.keys.poll():
+            time.sleep(_POLL_S)
+
+    def _was_stopped(self) -> bool:
+        """By a Stop, which ends the session; not by the driver itself."""
+        try:
+            state = self._robot.driver_state
+        except RobotError:
+            return False
+        return state.mode == "stopped" and not state.commander
 
     def _services(self) -> Stack:
         setting, rig = self._setting, []
