@@ -6,6 +6,7 @@ import logging
 import time
 from pathlib import Path
 
+import anyio
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
@@ -17,8 +18,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.control.api import events, login, resources, runs
 from services.control.auth import Gate
-from services.control.errors import ControlError, TooLarge
+from services.control.errors import ControlError, TooLarge, TooSlow
 from services.control.plane import ControlPlane
+from so101.config.control_plane import HttpConfig
 from so101.errors import So101Error
 
 log = logging.getLogger(__name__)
@@ -61,15 +63,16 @@ def create_app(plane: ControlPlane, gate: Gate) -> FastAPI:
     app.add_exception_handler(So101Error, _settings_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
-    app.add_middleware(Guard, gate=gate, max_body_bytes=plane.settings.http.max_body_bytes)
+    app.add_middleware(Guard, gate=gate, http=plane.settings.http)
     return app
 
 
 class Guard:
     """Asks the gate, bounds bodies, adds security headers, and turns what went wrong unforeseen into an answer."""
 
-    def __init__(self, app: ASGIApp, gate: Gate, max_body_bytes: int) -> None:
-        self._app, self._gate, self._limit = app, gate, max_body_bytes
+    def __init__(self, app: ASGIApp, gate: Gate, http: HttpConfig) -> None:
+        self._app, self._gate = app, gate
+        self._limit, self._patience_s = http.max_body_bytes, http.patience_s
         self._refused, self._logged_s = 0, -_LOG_EVERY_S
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -128,10 +131,18 @@ class Guard:
         if request.method in ("GET", "HEAD"):
             return request.receive
         content = b""
-        async for part in request.stream():
-            content += part
-            if len(content) > self._limit:
-                raise TooLarge(f"a request has at most {self._limit} bytes (deploy.control_plane.http.max_body_bytes)")
+        try:
+            with anyio.fail_after(self._patience_s):
+                async for part in request.stream():
+                    content += part
+                    if len(content) > self._limit:
+                        raise TooLarge(
+                            f"a request has at most {self._limit} bytes (deploy.control_plane.http.max_body_bytes)"
+                        )
+        except TimeoutError:
+            raise TooSlow(
+                f"the request did not arrive within {self._patience_s:g} s (deploy.control_plane.http.patience_s)"
+            ) from None
         done = False
 
         async def receive() -> Message:

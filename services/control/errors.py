@@ -53,6 +53,12 @@ class TooMany(ControlError):
     status, code = 429, "too_many"
 
 
+class TooSlow(ControlError):
+    """A request that does not arrive."""
+
+    status, code = 408, "too_slow"
+
+
 class TooLarge(ControlError):
     """A request beyond the limit."""
 

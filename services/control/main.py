@@ -43,6 +43,7 @@ def _serve(config: Config, gate: Gate) -> int:
 
     from proto.stopping import stop_on_signals
     from services.control.app import create_app
+    from services.control.connections import bounded
     from services.control.locks import hold_folder
     from services.control.plane import ControlPlane
 
@@ -52,6 +53,7 @@ def _serve(config: Config, gate: Gate) -> int:
             server = uvicorn.Server(
                 uvicorn.Config(
                     create_app(plane, gate),
+                    http=bounded(http),
                     log_config=None,
                     access_log=False,
                     server_header=False,

@@ -17,6 +17,8 @@ class HttpConfig(Section):
     token_file: str = Field(min_length=1)
     allowed_hosts: list[str]
     max_body_bytes: int = Field(ge=1024)
+    max_connections: int = Field(ge=1)
+    patience_s: float = Field(gt=0)
 
 
 class RunsConfig(Section):

@@ -15,6 +15,7 @@ from fastapi.testclient import TestClient
 
 from services.control.app import create_app
 from services.control.auth import Gate
+from services.control.connections import bounded
 from services.control.launcher import Outcome, RunState, write_outcome
 from services.control.plane import ControlPlane
 from services.control.progress import ProgressFile
@@ -115,7 +116,10 @@ def serving(plane: ControlPlane, gate: Gate) -> Iterator[str]:
     """The application on a real socket; yields its address."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         app = create_app(plane, gate)
-        server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None, timeout_graceful_shutdown=1))
+        config = uvicorn.Config(
+            app, http=bounded(plane.settings.http), lifespan="off", log_config=None, timeout_graceful_shutdown=1
+        )
+        server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listening],))
         thread.start()
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"

@@ -79,6 +79,27 @@ def test_the_next_good_request_is_served_and_memory_stays(plane):
         assert httpx.get(f"{address}/api/runs", timeout=60).status_code == 200
 
 
+def test_connections_that_say_nothing_take_no_place_for_long(plane):
+    http = plane.settings.http.model_copy(update={"max_connections": 20, "patience_s": 1.0})
+    plane.settings = plane.settings.model_copy(update={"http": http})
+    with serving(plane, Gate(None)) as address:
+        host, port = address.removeprefix("http://").split(":")
+        peers = [socket.create_connection((host, int(port)), timeout=30) for _ in range(30)]
+        for peer, begun in zip(peers, [b"", b"GET / HT", GOOD[:-5]] * 10, strict=True):
+            try:
+                peer.sendall(begun)
+            except OSError:
+                pass  # one too many
+        for peer in peers:
+            try:
+                answer = peer.recv(65536)
+            except ConnectionResetError:
+                answer = b""
+            assert answer == b"" or answer.startswith(b"HTTP/1.1 408 ")
+            peer.close()
+        assert httpx.get(f"{address}/api/health", timeout=60).json()["ok"]
+
+
 def _by_hand(count: int) -> None:
     import logging
     import os
