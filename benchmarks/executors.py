@@ -121,7 +121,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="executors_") as folder:
         figures = measure(options, Path(folder))
     local = mean(figures["rounds"]["local"], "attempts_per_min")
-    table = Table("executor", "workers", "attempts/min/worker", "of local", "rounds", "s to the first attempt")
+    table = Table("executor", "workers", "a worker and min", "of local", "rounds", "first after s")
     for name, rounds in figures["rounds"].items():
         rate = mean(rounds, "attempts_per_min")
         each = " ".join(f"{row['attempts_per_min'] / options.workers:.0f}" for row in rounds)
