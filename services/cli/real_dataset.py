@@ -11,7 +11,7 @@ from rich.console import Console
 from so101.cli.options import Settings, default_workers, with_options
 from so101.cli.progress import make_reporter
 from so101.cli.stage import print_result
-from so101.errors import ConfigError, did_you_mean
+from so101.errors import ConfigError, DataError, did_you_mean
 
 EPILOG = "Example: ./real dataset runs/real/monday --outcome success --outcome unknown"
 
@@ -34,6 +34,9 @@ def dataset(
         if name not in OUTCOMES:
             raise ConfigError(f"--outcome {name}: must be one of {', '.join(OUTCOMES)}{did_you_mean(name, OUTCOMES)}")
     console, folder = Console(), SessionFolder(session)
+    if not session.is_dir():
+        there = ", ".join(str(path.parent) for path in sorted(session.parent.glob("*/episodes"))[-5:])
+        raise DataError(f"{session}: there is no such session; the newest in {session.parent}: {there or 'none'}")
     with make_reporter(console) as reporter:
         result = export_dataset(
             settings.load(), folder, reporter, outcomes=outcome or ("success",), workers=default_workers()

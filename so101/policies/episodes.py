@@ -10,6 +10,7 @@ import numpy as np
 from so101.config import Config
 from so101.datasets.demo import list_demos, load_demo
 from so101.datasets.recordings import Recording, read_recording
+from so101.datasets.rollouts import SessionFolder
 from so101.datasets.unit_detection import detect_recording_units, to_radians
 from so101.datasets.validate import MARKER
 from so101.errors import DataError
@@ -36,14 +37,16 @@ def read_episodes(config: Config, options: PolicyOptions) -> tuple[list[np.ndarr
 
 
 def demo_path(path: Path) -> Path:
-    """The demo itself, or the newest verified one of a run folder."""
+    """The demo itself, or the newest verified one of a run folder, or the newest episode of a session of ./real."""
     if path.is_file():
         return path
-    demos = list_demos(RunFolder(path).verified) or list_demos(path)
+    demos = list_demos(RunFolder(path).verified) or list_demos(SessionFolder(path).episodes) or list_demos(path)
+    if not demos and path.suffix:
+        raise DataError(f"{path}: no such file; --demo takes a demo (.npz) or the folder of a run")
     if not demos:
         raise DataError(
             f"{path}: no verified demo to replay; make some with `./twin run --run {path}`, or name a demo file or run "
-            "with --demo, or a LeRobot folder with --dataset"
+            "with --demo (./policy: or a LeRobot folder with --dataset)"
         )
     return max(demos, key=lambda demo: (demo.stat().st_mtime_ns, demo.name))
 

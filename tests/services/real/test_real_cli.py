@@ -28,6 +28,8 @@ def test_a_pseudo_real_arm_is_a_simulated_one(capsys):
 def test_a_demo_that_is_not_there_is_named_and_none_is_made_instead(capsys, tmp_path):
     code, text = said(["--policy", "replay", "--demo", "runs/nothing"], capsys)
     assert code == 3 and "runs/nothing: no verified demo to replay" in text
+    code, text = said(["--policy", "replay", "--demo", "nothing.npz"], capsys)
+    assert code == 3 and "nothing.npz: no such file; --demo takes a demo (.npz) or the folder of a run" in text
     assert not list(tmp_path.rglob("*.npz"))
 
 
@@ -55,6 +57,9 @@ def test_a_session_without_episodes_is_no_dataset(capsys, tmp_path):
     (tmp_path / "empty").mkdir()
     code, text = said(["dataset", "empty"], capsys)
     assert code == 6 and "no episode ended with success (episodes: none)" in text
+    (tmp_path / "monday/episodes").mkdir(parents=True)
+    code, text = said(["dataset", "mondy"], capsys)
+    assert code == 3 and "mondy: there is no such session; the newest in .: monday" in text
     code, text = said(["dataset", "empty", "--outcome", "sucess"], capsys)
     assert code == 2 and "did you mean 'success'?" in text
 
