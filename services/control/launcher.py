@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from services.control.progress import finite, plain
 from so101.files import write_json
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -68,8 +69,14 @@ class Outcome:
 def read_outcome(state: RunState) -> Outcome | None:
     """None when there is none, or no readable one."""
     try:
-        return Outcome(**json.loads(state.outcome.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+        content = json.loads(state.outcome.read_text(encoding="utf-8"))
+        return Outcome(
+            int(finite(content["start"])),
+            int(finite(content["code"])),
+            plain(content["text"]),
+            finite(content["ended_s"]),
+        )
+    except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import time
 from collections import deque
@@ -108,22 +109,22 @@ class RunProgress:
     def apply(self, event: dict[str, Any]) -> None:
         """Take one event. Unknown and malformed ones are passed over: a newer program may have written them."""
         try:
-            kind, at = event["event"], float(event["at"])
+            kind, at = event["event"], finite(event["at"])
             if kind == "begin":
-                self.start, self.current = int(event["start"]), None
+                self.start, self.current = int(finite(event["start"])), None
                 self.began_s = at if self.began_s is None else self.began_s
             elif kind == "stage":
                 self.current = str(event["stage"])
-                done, total = int(event["done"]), int(event["total"])
-                self.stages[self.current] = StageProgress(self.current, total, done, str(event["unit"]), at, at)
+                done, total = int(finite(event["done"])), int(finite(event["total"]))
+                self.stages[self.current] = StageProgress(self.current, total, done, plain(event["unit"]), at, at)
             elif kind == "advance" and self.current in self.stages:
-                stage, count = self.stages[self.current], int(event["count"])
+                stage, count = self.stages[self.current], int(finite(event["count"]))
                 stage.done, stage.fresh, stage.at_s = stage.done + count, stage.fresh + count, at
-                stage.note = str(event["note"]) or stage.note
+                stage.note = plain(event["note"]) or stage.note
             elif kind == "message":
-                self.messages.append(str(event["text"]))
+                self.messages.append(plain(event["text"]))
             self.at_s = at
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             return
 
 
@@ -152,11 +153,28 @@ class ProgressReader:
         return end > 0
 
 
+def plain(value: object) -> str:
+    """Text that UTF-8 can hold, whatever a damaged file says."""
+    return str(value).encode(errors="replace").decode()
+
+
+def finite(value: object) -> float:
+    """A number that JSON can hold.
+
+    Raises:
+        TypeError, ValueError, OverflowError: it is none.
+    """
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{number} is no JSON")
+    return number
+
+
 def _events(content: bytes) -> Iterator[dict[str, Any]]:
     for line in content.splitlines():
         try:
             event = json.loads(line)
-        except ValueError:  # cut off by a kill, then continued by the next process
+        except (ValueError, RecursionError):  # cut off by a kill, then continued by the next process; or damaged
             continue
         if isinstance(event, dict):
             yield event

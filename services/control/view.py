@@ -9,7 +9,7 @@ from typing import Any
 
 from services.control import models
 from services.control.launcher import SIGNALLED, Outcome, RunState
-from services.control.progress import ProgressReader, RunProgress
+from services.control.progress import ProgressReader, RunProgress, plain
 from services.control.store import StoredRun
 from so101.errors import RunFolderError
 from so101.evaluation.outcomes import OutcomeReader, Outcomes, Share
@@ -101,7 +101,7 @@ class RunViews:
         stamp = _modified(run.record)
         if stamp != cache.record_stamp:
             try:
-                cache.settings = (read_record(run) or {}).get("settings", {})
+                cache.settings = _readable((read_record(run) or {}).get("settings", {}))
             except (RunFolderError, OSError):
                 cache.settings = {}
             cache.outcomes = OutcomeReader(run, cache.settings.get("skillgen.keep", "strict"))
@@ -113,6 +113,13 @@ class RunViews:
         if cache.shown is None or stamp != cache.stamp:
             cache.shown, cache.stamp = _shown(cache.outcomes.read()), stamp
         return cache.shown
+
+
+def _readable(settings: dict[str, Any]) -> dict[str, Any]:
+    """Those we show, as far as they are what they should be: a damaged run must not hide the others."""
+    kinds = {"task.name": str, SOURCE_KEY: str, "skillgen.target_demos": int, "skillgen.keep": str}
+    known = {key: settings[key] for key, kind in kinds.items() if type(settings.get(key)) is kind}
+    return {key: plain(value) if isinstance(value, str) else value for key, value in known.items()}
 
 
 def is_locked(run: RunFolder) -> bool:

@@ -61,7 +61,7 @@ def read_record(run: RunFolder) -> dict[str, Any] | None:
         record["settings"].items()
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RunFolderError(
             f"{run.record}: not a record of a run of this program ({error}); choose another folder with --run, or move "
             "this one away"
