@@ -48,7 +48,7 @@ class Stack:
         stop: StopFlag,
         say: Callable[[str], None],
     ) -> None:
-        self._stop, self._say = stop, say
+        self._stop, self._say, self._arm = stop, say, arm
         timeout_s = config.deploy.supervisor.check_timeout_s
         self.found = [name for name in needs if health_check(config, name).problem(timeout_s) is None]
         if sim and "rig" not in self.found and "driver" in self.found:
@@ -74,13 +74,19 @@ class Stack:
         """Stop what was started here.
 
         Raises:
-            TorqueLeftOn: the driver ended without having released the arm.
+            TorqueLeftOn: the driver ended without having released the arm, or was killed and could not say.
         """
         driver = next((p for p in self._supervisor.processes if p.spec.name == "driver"), None)
         self._supervisor.stop()
         if driver is not None and _exit_code(driver) == TorqueLeftOn.exit_code:
             raise TorqueLeftOn(
                 "the driver could not bring the arm home: TORQUE IS ON. Hold the arm, then cut its power.\n"
+                f"{_tail(driver)}"
+            )
+        if driver is not None and self._arm and (_exit_code(driver) or 0) < 0:
+            raise TorqueLeftOn(
+                f"the driver was {driver.exit_text()}: TORQUE MAY BE ON, where the arm was last. Hold the arm, then "
+                "cut its power, or start the driver again with --arm: it brings the arm home when it ends.\n"
                 f"{_tail(driver)}"
             )
 

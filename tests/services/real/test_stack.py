@@ -127,6 +127,15 @@ def test_torque_that_was_left_on_is_said_loudly(bench):
     assert bench.mark.read_text().split() == ["driver", "rig"], "the others are stopped all the same"
 
 
+def test_a_driver_that_was_killed_may_have_left_torque_on(bench):
+    with pytest.raises(TorqueLeftOn, match="killed by signal 9: TORQUE MAY BE ON(.|\n)*driver serves"):
+        with bench.stack("rig", "driver") as stack:
+            stack._supervisor.processes[1].child.kill()
+            while stack.trouble() is None:
+                time.sleep(0.01)
+            raise RobotError("the driver service did not answer")  # what the client says then
+
+
 def test_needing_nothing_starts_nothing(bench):
     with bench.stack() as stack:
         assert stack.trouble() is None
