@@ -6,8 +6,10 @@ older question. Sockets close without waiting for peers (linger).
 
 from __future__ import annotations
 
+import errno
 import itertools
 import logging
+import socket as unix
 import struct
 import threading
 import time
@@ -51,6 +53,24 @@ def _socket(kind: int, endpoint: str, security: Security, max_message_bytes: int
     return socket
 
 
+def _bind(socket: zmq.Socket, endpoint: str) -> None:
+    """Bind, but not to an ipc path where somebody listens: ZeroMQ would take the path away from them, unseen.
+
+    Raises:
+        ZMQError: the endpoint is taken, or cannot be.
+    """
+    scheme, _, path = endpoint.partition("://")
+    if scheme == "ipc" and not path.startswith("@"):
+        with unix.socket(unix.AF_UNIX, unix.SOCK_STREAM) as probe:
+            try:
+                probe.connect(path)
+            except OSError:
+                pass  # nobody there, or left behind by a process that was killed
+            else:
+                raise zmq.ZMQError(errno.EADDRINUSE)
+    socket.bind(endpoint)
+
+
 def error_code(error: BaseException) -> str:
     """The code of `ErrorReply` for an exception; a `RemoteError` keeps its own."""
     if isinstance(error, RemoteError):
@@ -92,7 +112,7 @@ class Server:
         self._socket = _socket(zmq.ROUTER, endpoint, security, max_message_bytes, 1000)
         self._watch = HandshakeWatch(self._socket, name)
         try:
-            self._socket.bind(endpoint)
+            _bind(self._socket, endpoint)
         except zmq.ZMQError as error:
             self._release()
             raise OSError(error.errno, f"{name} cannot bind {endpoint}: {error.strerror}") from None
@@ -272,7 +292,7 @@ class Publisher:
         self._socket = _socket(zmq.PUB, endpoint, security, MAX_MESSAGE_BYTES, high_water)
         self._watch = HandshakeWatch(self._socket, endpoint)
         try:
-            self._socket.bind(endpoint)
+            _bind(self._socket, endpoint)
         except zmq.ZMQError as error:
             self._watch.close()
             self._socket.close()
