@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 EPILOG = "Example: ./real status --watch      (the arm may be moved by hand meanwhile)"
 _REFRESH_S = 0.2
+_PLAIN = {"box": None, "pad_edge": False}  # whole names of joints in 80 columns
 
 
 @with_options(Settings)
@@ -59,7 +60,19 @@ def status(
 def survey_table(port: str, reports: list[JointReport]) -> Table:
     """The servos of one look."""
     table = Table(
-        "joint", "id", "torque", "ticks", "rad", "deg", "C", "V", "load %", "faults", "calibration", title=port
+        "joint",
+        "id",
+        "torque",
+        "ticks",
+        "rad",
+        "deg",
+        "C",
+        "V",
+        "load %",
+        "faults",
+        "calibration",
+        title=port,
+        **_PLAIN,
     )
     for report in reports:
         numbers = ["-"] * 7
@@ -87,7 +100,7 @@ def service_table(config: Config, robot) -> Table:
     allowed = "may arm" if state.may_arm else "may not arm: start it with --arm"
     commander = f"commanded by {state.commander}" if state.commander else "commanded by nobody"
     title = f"{state.mode}: {state.reason}\n{allowed}, {commander}"
-    table = Table("joint", "rad", "deg", "goal rad", "rad/s", "C", "V", "load %", "faults", title=title)
+    table = Table("joint", "rad", "deg", "goal rad", "rad/s", "C", "V", "load %", "faults", title=title, **_PLAIN)
     for index, joint in enumerate(config.robot.joint_names):
         table.add_row(
             joint,

@@ -95,6 +95,10 @@ class Parts:
             self._robot = robot
             if self._setting.arm:
                 robot.arm()
+            elif self.rig is not None and (commander := robot.driver_state.commander):
+                raise RobotError(
+                    f"{commander} commands the simulated arm, and a dry run would move its objects; wait until it ends"
+                )
             self._exit = stack.pop_all()
         return self
 

@@ -185,10 +185,27 @@ class Rollouts:
             if objects:
                 options = {"objects": {name: pose.tolist() for name, pose in objects.items()}}
         try:
-            self._asker.reset(options)
+            facts = self._asker.reset(options)
         except ProtoError as error:
             raise PolicyError(f"the policy could not begin an episode: {error}") from error
+        if self._wishes.policy == "replay" and demo is not None and self._wishes.demo_path is not None:
+            require_replay(facts, demo, self._wishes.demo_path)
         return placed
+
+
+def require_replay(facts: dict[str, Any], demo: Demo, path: Path) -> None:
+    """Check by what the policy answered to `reset` that it replays this demo: a server that was there already may not.
+
+    Raises:
+        PolicyError: it does something else.
+    """
+    source, length = facts.get("source"), facts.get("episode_length")
+    if source is None or Path(str(source)).name != path.name or length != demo.num_frames:
+        raise PolicyError(
+            f"the policy server that answers already does not replay {path}, it serves "
+            f"{source or 'another policy'}; stop it (./twin down, or where it runs), or take what it serves: "
+            "--policy remote"
+        )
 
 
 def tell(say: Callable[[str], None], rollout: Rollout) -> None:

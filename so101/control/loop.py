@@ -102,12 +102,13 @@ class ControlLoop:
         outcome = self._judge() if ended.outcome == "unknown" else ended.outcome
         reason = ended.reason
         if ended.can_move:
-            self._say(f"{reason}; going home")
+            self._say(f"{reason}; going home" if self._moves else reason)
             try:
                 self._ease(self._home, "home")
             except EpisodeEnd as end:
                 reason = f"{reason}; on the way home: {end.reason}"
         elif self._moves and (self._state is None or self._state.mode != "stopped"):  # stopped: until somebody says so
+            self._say(f"{reason}; the driver brings the arm home")
             self._leave()
         return EpisodeResult(outcome, reason, self._stats, info)
 
