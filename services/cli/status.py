@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
+from rich.table import Column, Table
 
 from so101.cli.options import Settings, with_options
 
@@ -58,22 +58,12 @@ def status(
 
 
 def survey_table(port: str, reports: list[JointReport]) -> Table:
-    """The servos of one look."""
-    table = Table(
-        "joint",
-        "id",
-        "torque",
-        "ticks",
-        "rad",
-        "deg",
-        "C",
-        "V",
-        "load %",
-        "faults",
-        "calibration",
-        title=port,
-        **_PLAIN,
-    )
+    """The servos of one look. What is true of the calibration of all of them is said once."""
+    said = {report.calibration or "-" for report in reports}
+    alike = len(said) == 1
+    columns = ["id", "torque", "ticks", "rad", "deg", "C", "V", "load %", "faults", *["calibration"] * (not alike)]
+    title = f"{port}; calibration: {said.pop()}" if alike else port
+    table = Table(Column("joint", no_wrap=True), *columns, title=title, **_PLAIN)
     for report in reports:
         numbers = ["-"] * 7
         if report.ticks is not None:
@@ -86,9 +76,8 @@ def survey_table(port: str, reports: list[JointReport]) -> Table:
                 f"{report.voltage_v:.1f}",
                 f"{report.load_pct:.1f}",
             ]
-        table.add_row(
-            report.joint, str(report.servo), *numbers, ", ".join(report.errors) or "none", report.calibration or "-"
-        )
+        last = [", ".join(report.errors) or "none", *[report.calibration or "-"] * (not alike)]
+        table.add_row(report.joint, str(report.servo), *numbers, *last)
     return table
 
 
@@ -100,7 +89,19 @@ def service_table(config: Config, robot) -> Table:
     allowed = "may arm" if state.may_arm else "may not arm: start it with --arm"
     commander = f"commanded by {state.commander}" if state.commander else "commanded by nobody"
     title = f"{state.mode}: {state.reason}\n{allowed}, {commander}"
-    table = Table("joint", "rad", "deg", "goal rad", "rad/s", "C", "V", "load %", "faults", title=title, **_PLAIN)
+    table = Table(
+        Column("joint", no_wrap=True),
+        "rad",
+        "deg",
+        "goal rad",
+        "rad/s",
+        "C",
+        "V",
+        "load %",
+        "faults",
+        title=title,
+        **_PLAIN,
+    )
     for index, joint in enumerate(config.robot.joint_names):
         table.add_row(
             joint,

@@ -83,8 +83,8 @@ def read_until(process: subprocess.Popen, word: str) -> str:
 
 def test_status_tells_what_every_servo_says(arm):
     code, text = finished(start("status", "--port", arm.bus.port, "--calibration", arm.file))
-    assert code == 0 and text.count("agrees") == 6 and "ON" not in text
-    rows = {line.split("│")[1].strip(): line for line in text.splitlines() if "│" in line}
+    assert code == 0 and text.count("agrees") == 1 and "ON" not in text
+    rows = {line.split()[0]: line for line in text.splitlines() if line.strip()}
     assert "86.8" in rows["wrist_flex"] and "12.1" in rows["gripper"]
 
 
@@ -94,7 +94,7 @@ def test_status_of_an_arm_in_disorder(arm):
     time.sleep(0.1)
     code, text = finished(start("status", "--port", arm.bus.port))
     assert code == 0
-    rows = {line.split("│")[1].strip(): line for line in text.splitlines() if "│" in line}
+    rows = {line.split()[0]: line for line in text.splitlines() if line.strip()}
     assert "no answer" in rows["elbow_flex"] and "overload" in rows["shoulder_pan"]
 
 
