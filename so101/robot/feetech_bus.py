@@ -79,8 +79,15 @@ class FeetechBus:
 
     def ping(self, servo: int) -> int | None:
         """The model number of a servo, None when it does not answer."""
-        model, result, _ = self._call(self._handler.ping, servo)
-        return model if result == self._sdk.COMM_SUCCESS else None
+        self._settle(("ping", servo))
+        for _ in range(1 + self._settings.retries):
+            try:
+                model, result, _ = self._call(self._handler.ping, servo)
+            except IndexError:  # the SDK takes a late reply without data for the model number
+                continue
+            if result == self._sdk.COMM_SUCCESS:
+                return model
+        return None
 
     def read(self, servo: int, name: str) -> int:
         """One register of one servo.

@@ -62,6 +62,20 @@ def test_a_late_reply_never_answers_the_next_question(bus, virtual):
         assert bus.read(2, name) == value
 
 
+def test_a_late_reply_that_the_sdk_stumbles_over_is_no_answer(bus, monkeypatch):
+    ping, failures = bus._handler.ping, [IndexError("list index out of range")]
+
+    def stumbling(*arguments):
+        if failures:
+            raise failures.pop()
+        return ping(*arguments)
+
+    monkeypatch.setattr(bus._handler, "ping", stumbling)
+    assert bus.ping(3) == 777
+    failures.extend([IndexError()] * 100)
+    assert bus.ping(3) is None
+
+
 def test_eeprom_is_written_once_and_locked_again(bus, virtual):
     with bus.unlocked([1]):
         assert bus.write_eeprom(1, "p_coefficient", 17)
