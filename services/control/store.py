@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +48,16 @@ class RunStore:
     """For any thread.
 
     Raises:
-        RunFolderError: the file is no store of ours.
+        RunFolderError: the file is no store of ours, damaged, or cannot be used now.
     """
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
-        self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10)
+        try:
+            self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10)
+        except sqlite3.OperationalError as error:
+            raise RunFolderError(f"{path}: the run store cannot be opened ({error})") from None
         try:
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=FULL")
@@ -63,6 +66,16 @@ class RunStore:
                 raise sqlite3.DatabaseError(f"version {version}, this program reads {_VERSION}")
             self._connection.execute(_SCHEMA)
             self._connection.execute(f"PRAGMA user_version={_VERSION}")
+            (verdict,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
+            columns = [row[1] for row in self._connection.execute("PRAGMA table_info(runs)")]
+            if verdict != "ok" or columns != [field.name for field in fields(StoredRun)]:
+                raise sqlite3.DatabaseError(verdict if verdict != "ok" else f"its columns are {', '.join(columns)}")
+        except sqlite3.OperationalError as error:
+            self._connection.close()
+            raise RunFolderError(
+                f"{path}: the run store cannot be used now ({error}); does another program hold it, is the disk full, "
+                "may this user write there?"
+            ) from None
         except sqlite3.DatabaseError as error:
             self._connection.close()
             raise RunFolderError(

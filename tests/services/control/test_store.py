@@ -58,3 +58,43 @@ def test_a_store_of_a_newer_program_is_left_alone(tmp_path):
     connection.close()
     with pytest.raises(RunFolderError, match="version 9, this program reads 1"):
         RunStore(path)
+
+
+def scribbled(path):
+    store = RunStore(path)
+    for i in range(50):
+        store.add(f"run{i}", {"name": "x" * 2000}, 1.0)
+    store.close()
+    content = path.read_bytes()
+    path.write_bytes(content[:6000] + b"\xff" * 14_000 + content[20_000:])
+
+
+def of_another(path):
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE runs (x)")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "text"),
+    [
+        (lambda path: path.write_bytes(b"no database" * 1000), "move it away"),
+        (scribbled, "move it away"),
+        (of_another, "its columns are x"),
+        (lambda path: path.mkdir(), "cannot be opened"),
+    ],
+)
+def test_a_store_that_cannot_be_used_is_told_at_the_start(spoil, text, tmp_path):
+    spoil(tmp_path / "runs.sqlite3")
+    with pytest.raises(RunFolderError, match=text):
+        RunStore(tmp_path / "runs.sqlite3")
+
+
+def test_a_store_that_another_program_holds_is_not_called_damaged(tmp_path, monkeypatch):
+    path, connect = tmp_path / "runs.sqlite3", sqlite3.connect
+    RunStore(path).close()
+    other = connect(path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **options: connect(*args, **{**options, "timeout": 0.1}))
+    with pytest.raises(RunFolderError, match="cannot be used now .*locked"):
+        RunStore(path)
+    other.close()
