@@ -19,11 +19,20 @@ def bounded(settings: HttpConfig) -> type[H11Protocol]:
     class BoundedProtocol(H11Protocol):
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
+            self._timer: asyncio.TimerHandle | None = None
             self._waited_for: object = None  # the last request that was answered when we looked; None: there was none
             if len(self.connections) > settings.max_connections:
                 transport.abort()
             else:
-                self.loop.call_later(settings.patience_s, self._look)
+                self._look_again()
+
+        def connection_lost(self, error: Exception | None) -> None:
+            if self._timer is not None:
+                self._timer.cancel()  # it would keep all that was received until then
+            super().connection_lost(error)
+
+        def _look_again(self) -> None:
+            self._timer = self.loop.call_later(settings.patience_s, self._look)
 
         def _look(self) -> None:
             """Every so often: has a request come since the last time, or is one being answered?"""
@@ -34,6 +43,6 @@ def bounded(settings: HttpConfig) -> type[H11Protocol]:
                 self.transport.abort()
                 return
             self._waited_for = self.cycle
-            self.loop.call_later(settings.patience_s, self._look)
+            self._look_again()
 
     return BoundedProtocol
