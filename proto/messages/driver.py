@@ -73,6 +73,7 @@ class DriverState(Message):
     reason: Text
     armed: bool
     may_arm: bool  # the service was started with --arm
+    port: Text  # where the servos are, links followed
     commander: Name  # who commands; empty: nobody
     warnings: list[Text]
     missed_reads: Annotated[int, Meta(ge=0)]

@@ -28,7 +28,7 @@ class RigState(Message):
     objects: Objects
     randomisation_json: Json  # physics of the reset, as so101.sim.randomisation draws it
     looks_json: Json  # of the rig, as so101.rendering.looks draws them
-    port: Text  # where the servos are
+    port: Text  # where the servos are, links followed
 
     @property
     def randomisation(self) -> dict[str, Any]:

@@ -46,7 +46,7 @@ class Rig:
             objects={name: tuple(pose.tolist()) for name, pose in truth.objects.items()},
             randomisation_json=json.dumps(self.plant.randomisation),
             looks_json=json.dumps(self.plant.rig.looks),
-            port=self.bus.port,
+            port=os.path.realpath(self.bus.port),
         )
 
     def _reset(self, message: RigReset) -> RigState:

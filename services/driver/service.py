@@ -50,7 +50,9 @@ class DriverService:
         values = {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
         values = {name: tuple(v.tolist()) if isinstance(v, np.ndarray) else v for name, v in values.items()}
         values["warnings"] = list(state.warnings)
-        return DriverState(**values, may_arm=self._driver.may_arm, commander=self._sessions.commander)
+        return DriverState(
+            **values, may_arm=self._driver.may_arm, port=self._driver.port, commander=self._sessions.commander
+        )
 
     def _get_state(self, request: GetState | None = None) -> DriverState:
         return self.state_message(self._driver.read())

@@ -19,7 +19,7 @@ from services.camera.client import RemoteCameras
 from services.driver.client import RemoteRobot
 from services.real.keys import TerminalKeys
 from services.real.stack import Stack
-from services.wire import make_client
+from services.wire import make_client, make_subscriber
 from so101.config import Config
 from so101.control.loop import ControlLoop
 from so101.control.pilot import Pilot
@@ -46,6 +46,23 @@ class Setting:
     pseudo_real: int | None = None
     policy_server: Sequence[str] | None = None
     service_settings: Sequence[str] = field(default_factory=tuple)
+
+
+def check_same_arm(config: Config, driver_port: str) -> None:
+    """The driver moves the servos of the simulated rig and no others.
+
+    Raises:
+        RobotError: it does not, or the rig does not tell.
+    """
+    with make_subscriber(config, "rig_state") as states:
+        told = states.receive(config.deploy.messages.timeout_s)
+    if told is None:
+        raise RobotError(f"--sim: the rig at {config.deploy.sockets.rig_state.connect} does not tell where its arm is")
+    if told[1].port != driver_port:
+        raise RobotError(
+            f"--sim: the driver at {config.deploy.sockets.driver.connect} has the servos at {driver_port}, "
+            f"those of the simulated rig are at {told[1].port}: it may be the real arm's. Stop it, or leave out --sim"
+        )
 
 
 class Parts:
@@ -81,6 +98,8 @@ class Parts:
             self._stack = stack.enter_context(self._services())
             self.rig = stack.enter_context(make_client(self._config, "rig")) if self._setting.sim else None
             robot = stack.enter_context(RemoteRobot(self._config, name="./real"))
+            if self.rig is not None:
+                check_same_arm(self._config, robot.driver_state.port)
             cameras = stack.enter_context(RemoteCameras(self._config, self.cameras))
             cameras.latest()  # waits until all are there, or says which are not
             pilot = self._make_pilot(stack)

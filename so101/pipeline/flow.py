@@ -39,8 +39,8 @@ def run_pipeline(
     Args:
         source: recording or HDF5 file the seeds come from; the scripted operator when None.
         fresh: remove this run's files first.
-        around_stage: called with the name of each stage and what runs it; returns what that returned. For those who want
-            to follow the stages.
+        around_stage: called with the name of each stage and what runs it; returns what that returned. For those who
+            want to follow the stages.
 
     Returns:
         The last result of each stage by name.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -56,6 +57,11 @@ class ArmDriver:
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
         self._watchers: list[Callable[[RobotState], None]] = []
+
+    @property
+    def port(self) -> str:
+        """Where the servos are, links followed."""
+        return os.path.realpath(self._arm.bus.port)
 
     def connect(self) -> None:
         with self._lock:

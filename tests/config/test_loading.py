@@ -108,7 +108,8 @@ def test_all_faults_of_all_files_come_at_once(configs):
     lines = str(caught.value).splitlines()
     assert len(lines) == 3
     assert any(
-        "deploy.yaml: key 'control' is missing; add it (allowed here: " in x and " client, control, " in x for x in lines
+        "deploy.yaml: key 'control' is missing; add it (allowed here: " in line and " client, control, " in line
+        for line in lines
     )
 
 

@@ -61,9 +61,7 @@ def test_a_job_makes_its_own_files_alone(kind, name, allowed):
 
 
 def test_an_unknown_kind_is_named_with_those_there_are():
-    with pytest.raises(
-        SimulationError, match="kind 'rendr'.*attempt, verify, render; did you mean 'render'"
-    ):
+    with pytest.raises(SimulationError, match="kind 'rendr'.*attempt, verify, render; did you mean 'render'"):
         job_kind("rendr")
 
 

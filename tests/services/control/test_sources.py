@@ -18,7 +18,7 @@ from services.wire import make_publisher, make_server
 STATE = dict(
     stamp_s=1.0, q_rad=(0.1,) * 6, qd_rad_s=(0.0,) * 6, load_pct=(1.0,) * 6, temperature_c=(31.4,) * 6,
     voltage_v=(7.4,) * 6, error_bits=(0,) * 6, goal_rad=(0.1,) * 6, mode="following", reason="", armed=True,
-    may_arm=True, commander="./real", warnings=[], missed_reads=0,
+    may_arm=True, port="/dev/ttyACM0", commander="./real", warnings=[], missed_reads=0,
 )  # fmt: skip
 
 
