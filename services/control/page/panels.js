@@ -25,7 +25,7 @@ export class ArmPanel {
     const mode = byId("arm-mode");
     setText(mode, service?.running ? arm.mode : "not running");
     mode.dataset.tone = { following: "good", holding: "good", returning: "good", stopped: "bad", stuck: "bad", lost: "bad" }[arm.mode] ?? "wait";
-    byId("home-arm").disabled = !service?.running;
+    byId("home-arm").disabled = !(service?.running && arm.may_arm && arm.armed);
     if (!service?.running) return byId("arm").replaceChildren(absent(service?.problem ?? ""));
     const lines = [arm.commander ? `commanded by ${arm.commander}` : "", arm.reason, arm.may_arm ? "" : "started without --arm: it cannot move", ...arm.warnings];
     byId("arm").replaceChildren(
