@@ -8,13 +8,14 @@ from importlib import import_module
 from proto.errors import ProtoError
 from services.cli import down, keys, serve, up
 from services.work import register
-from so101.cli.app import app
 from so101.cli.app import main as run_program
+from so101.cli.app import make_app
 from so101.errors import So101Error
 
 PROGRAMS = {"real": "services.cli.real", "policy": "services.cli.policy"}  # launchers with a command line of their own
 
 _PANEL = "Services"
+app = make_app()
 app.command(
     "serve",
     rich_help_panel=_PANEL,
@@ -35,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if arguments and arguments[0] in PROGRAMS:
             return import_module(PROGRAMS[arguments[0]]).main(arguments[1:])
-        return run_program(arguments)
+        return run_program(arguments, program=app)
     except ProtoError as error:
         if "--debug" in arguments:
             raise

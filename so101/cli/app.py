@@ -27,15 +27,7 @@ from so101.cli import (
 from so101.cli.signals import Stopped, stoppable
 from so101.errors import So101Error
 
-app = typer.Typer(
-    name="twin",
-    help="From a handful of SO-101 demonstrations to a LeRobot dataset of hundreds, through a simulated twin.",
-    epilog="Example: ./twin run      (all stages, small preset, results in runs/default)",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+PROG_NAME = "./twin"
 
 _PANELS = {
     "Pipeline": [("run", run.run, run)],
@@ -56,18 +48,35 @@ _PANELS = {
         ("workspace", workspace.workspace, workspace),
     ],
 }
-for _panel, _commands in _PANELS.items():
-    for _name, _function, _module in _commands:
-        app.command(_name, rich_help_panel=_panel, epilog=_module.EPILOG)(_function)
-app.command(
-    "test",
-    rich_help_panel="Tools",
-    epilog=test.EPILOG,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)(test.test)
 
 
-def main(arguments: list[str] | None = None, *, program: typer.Typer | None = None, prog_name: str = "./twin") -> int:
+def make_app() -> typer.Typer:
+    """The command table; others may add to theirs."""
+    program = typer.Typer(
+        name="twin",
+        help="From a handful of SO-101 demonstrations to a LeRobot dataset of hundreds, through a simulated twin.",
+        epilog="Example: ./twin run      (all stages, small preset, results in runs/default)",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    for panel, commands in _PANELS.items():
+        for name, function, module in commands:
+            program.command(name, rich_help_panel=panel, epilog=module.EPILOG)(function)
+    program.command(
+        "test",
+        rich_help_panel="Tools",
+        epilog=test.EPILOG,
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    )(test.test)
+    return program
+
+
+app = make_app()
+
+
+def main(arguments: list[str] | None = None, *, program: typer.Typer | None = None, prog_name: str = PROG_NAME) -> int:
     """Run the command line of `program`; returns the exit code. Errors of the user, the data or the disk end without
     traceback. What is no stage of the pipeline cannot be resumed, and is not said to be."""
     from so101.pipeline.workers import SINGLE_THREAD
@@ -85,7 +94,7 @@ def main(arguments: list[str] | None = None, *, program: typer.Typer | None = No
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except Stopped as stop:
         stages = {stage for panel in ("Pipeline", "Stages, in order") for stage, *_ in _PANELS[panel]}
-        resumes = program is None and stages & set(arguments[:1])
+        resumes = prog_name == PROG_NAME and stages & set(arguments[:1])
         _say(debug, "stopped; the same command resumes" if resumes else "stopped")
         return stop.exit_code
     except So101Error as error:
