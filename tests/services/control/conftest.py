@@ -120,11 +120,13 @@ def serving(plane: ControlPlane, gate: Gate) -> Iterator[str]:
             app, http=bounded(plane.settings.http), lifespan="off", log_config=None, timeout_graceful_shutdown=1
         )
         server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, args=([listening],))
+        thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
         thread.start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        plane.closing = server.should_exit = True
-        thread.join()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:  # a test that fails must not keep pytest from ending
+            plane.closing = server.should_exit = True
+            thread.join(timeout=30)
 
 
 @pytest.fixture
