@@ -114,6 +114,16 @@ class Project:
         texts = {name: run("podman", "logs", "--tail", "25", name) for name in names.split()}
         return "\n".join(f"== {name}\n{result.stdout}{result.stderr}" for name, result in texts.items())
 
+    def wait_workers(self, kind: str, count: int) -> None:
+        """Until so many workers have joined: they load their libraries first."""
+        end = time.monotonic() + 300
+        while True:
+            workers = self.api("GET", "/api/workers")["values"]["workers"]
+            if sum(kind in worker["kinds"] for worker in workers) >= count:
+                return
+            assert time.monotonic() < end, f"{workers}\n{self.logs()}"
+            time.sleep(0.5)
+
     def wait_healthy(self, service: str, count: int = 1, timeout_s: float = 300.0) -> None:
         """Ask the health check of each container until all are well (there is no systemd here to ask by itself)."""
         end = time.monotonic() + timeout_s
@@ -178,6 +188,7 @@ def test_containers_are_confined(project):
 
 def test_a_generation_over_three_containers_survives_a_kill_and_equals_a_local_one(project, operator_run):
     project.wait_healthy("generator", 3)
+    project.wait_workers("attempt", 3)
     run_id = project.api("POST", "/api/runs", {"name": "small", "demos": DEMOS, "overrides": OVERRIDES})["id"]
     killed, end = None, time.monotonic() + 600
     while (state := project.api("GET", f"/api/runs/{run_id}"))["state"] not in ("finished", "failed", "stopped"):
