@@ -1,11 +1,8 @@
-import gc
 import logging
-import os
 import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +13,7 @@ from proto.errors import BindRefused, KeysError, RemoteError, RequestTimeout
 from proto.messages.common import Ok, Ping, Pong
 from proto.security import OPEN, Security, check_bind, load_security, make_keys
 from proto.sockets import Client, Publisher, Server, Subscriber
+from tests.memory import resident_kib
 
 from .fuzz import bad_frames
 from .sample import Sample, sample
@@ -36,12 +34,6 @@ def endpoint(request, tmp_path):
 def server():
     with Server(ANY_PORT, {Sample: echo}, name="echo", max_message_bytes=1 << 20) as running:
         yield running
-
-
-def resident_kib() -> int:
-    gc.collect()
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") // 1024
 
 
 def raw_peer(server: Server, kind: int = zmq.DEALER) -> zmq.Socket:

@@ -8,6 +8,7 @@ import pytest
 
 from services.control.auth import Gate
 from services.control.hub import _REMOVALS_KEPT
+from tests.memory import resident_kib
 from tests.services.control.conftest import events_of, serving
 
 
@@ -100,11 +101,11 @@ def test_a_browser_that_does_not_read_costs_nothing_and_misses_nothing(plane, ad
         lazy.sendall(b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
         while plane.browsers == 0:
             time.sleep(0.01)
-        began = resident_kb()
+        began = resident_kib()
         for i in range(2000):
             plane.hub.put("big", f"{i} {'x' * 100_000}")
             time.sleep(0.0005)
-        assert resident_kb() - began < 30_000
+        assert resident_kib() - began < 30_000
         plane.hub.put("last", "word")
         lazy.settimeout(30)
         content = b""
@@ -113,8 +114,3 @@ def test_a_browser_that_does_not_read_costs_nothing_and_misses_nothing(plane, ad
             assert part
             content = content[-1000:] + part
     assert len(plane.hub._removed) <= _REMOVALS_KEPT
-
-
-def resident_kb() -> int:
-    with open("/proc/self/status") as status:
-        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))

@@ -8,8 +8,8 @@ import time
 import httpx
 
 from services.control.auth import Gate
+from tests.memory import resident_kib
 from tests.services.control.conftest import serving
-from tests.services.control.test_events import resident_kb
 
 HEAD = b"POST /api/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 GOOD = HEAD % 17 + b'{"overrides": []}'
@@ -73,9 +73,9 @@ def attack(address: str, count: int, seed: int = 0) -> list[str]:
 def test_the_next_good_request_is_served_and_memory_stays(plane):
     with serving(plane, Gate(None)) as address:
         attack(address, 100)
-        before = resident_kb()
+        before = resident_kib()
         assert attack(address, 300, seed=1) == []
-        assert resident_kb() - before < 20_000
+        assert resident_kib() - before < 20_000
         assert httpx.get(f"{address}/api/runs", timeout=60).status_code == 200
 
 
@@ -119,10 +119,10 @@ def _by_hand(count: int) -> None:
     ):
         began, memory = time.monotonic(), []
         for part in range(5):
-            memory.append(round(resident_kb() / 1024, 1))
+            memory.append(round(resident_kib() / 1024, 1))
             faults = attack(address, count // 5, seed=part)
             assert faults == [], faults
-        memory.append(round(resident_kb() / 1024, 1))
+        memory.append(round(resident_kib() / 1024, 1))
         print(f"{count} in {time.monotonic() - began:.0f} s, resident MB {memory}, runs {len(plane.runs.list())}")
 
 

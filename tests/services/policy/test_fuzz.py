@@ -1,14 +1,12 @@
 """Ten thousand messages that nobody should send, at the socket: no crash, memory flat, the next good request served."""
 
-import gc
-from pathlib import Path
-
 import msgpack
 import pytest
 import zmq
 
 from proto.groot import encode
 from services.policy import PolicyClient
+from tests.memory import STATM, resident_kib
 from tests.proto.groot.fuzz import bad_messages
 from tests.proto.groot.peer import peer_observation
 
@@ -17,17 +15,12 @@ from .fakes import StatePolicy, served
 SMALL = peer_observation(height=4, width=4)
 REQUEST = {"endpoint": "get_action", "data": {"observation": SMALL, "options": None}}
 GOOD = [encode(REQUEST, wire) for wire in ("w2", "w3")] + [encode({"endpoint": "ping"})]
+
 COUNT = 10_000
 GROWTH_MB = 32  # of 10,000 messages; each kept message would be 250 MB, each kept array more
 
 
-def resident_mb():
-    gc.collect()
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * 4096 / 2**20
-
-
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
+@pytest.mark.skipif(not STATM.exists(), reason="memory is read from /proc")
 def test_ten_thousand_bad_messages_leave_the_server_as_it_was():
     policy = StatePolicy()
     with served(policy) as server, zmq.Context() as context, context.socket(zmq.REQ) as bad:
@@ -41,8 +34,8 @@ def test_ten_thousand_bad_messages_leave_the_server_as_it_was():
                 refused += isinstance(reply, dict) and set(reply) == {"error"} and 0 < len(reply["error"]) <= 2000
                 if number % 1000 == 500:
                     assert client.get_action(SMALL)[0]["gripper"].shape == (1, 16, 1)
-                    before = before or resident_mb()
-            grown = resident_mb() - before
+                    before = before or resident_kib() / 1024
+            grown = resident_kib() / 1024 - before
             stats = client.stats()
     assert refused > 8000 and grown < GROWTH_MB
     assert stats["errors"] == refused and stats["queued"] == 0

@@ -29,6 +29,7 @@ from proto.messages.work import (
 )
 from services.wire import make_client
 from so101.pipeline.build import build_id
+from tests.memory import resident_kib
 from tests.proto.fuzz import bad_frames
 
 from .test_network import run
@@ -60,11 +61,6 @@ def good_messages() -> list[list]:
     return [encode(message) for message in messages]
 
 
-def resident_mib() -> float:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4096 / 2**20
-
-
 def test_the_broker_bears_anything(site, tmp_path):
     broker = site.broker()
     socket = zmq.Context.instance().socket(zmq.DEALER)
@@ -79,7 +75,7 @@ def test_the_broker_bears_anything(site, tmp_path):
                 client.request(WorkStatus())
                 while socket.poll(0):
                     socket.recv_multipart()
-                sizes.append(resident_mib())
+                sizes.append(resident_kib() / 1024)
     socket.close()
     assert sizes[-1] - sizes[len(sizes) // 4] < GROWTH_LIMIT_MIB
     site.worker()
