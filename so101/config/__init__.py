@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from so101.config.base import Section, apply_override, read_yaml, validate
-from so101.config.cameras import CamerasConfig
+from so101.config.cameras import CamerasConfig, apply_scale
 from so101.config.dataset import DatasetConfig
 from so101.config.deploy import DeployConfig
 from so101.config.ik import IkConfig
@@ -128,6 +128,7 @@ def load_config(
         apply_rig(values, rig)
     for assignment in overrides:
         apply_override(values, assignment)
+    apply_scale(values["cameras"])
     sections, faults = _validated(values)
     if not faults:
         faults = _preset_faults(values) + _unknown_props(sections["task"], sections["scene"])
@@ -193,6 +194,7 @@ def _preset_faults(values: dict[str, dict[str, Any]]) -> list[str]:
         try:
             for key, value in assignments.items():
                 apply_override(changed, f"{key}={json.dumps(value)}")
+            apply_scale(changed["cameras"])
             changed = {name: section for name, section in changed.items() if section != values[name]}
             wrong = _validated(changed)[1]
         except ConfigError as error:

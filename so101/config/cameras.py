@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from so101.config.base import Section
+from so101.config.base import Section, validate
 from so101.config.types import Quat, Vec3
 from so101.errors import did_you_mean
 
@@ -127,3 +127,31 @@ class CamerasConfig(Section):
                     f"{self.width_px} x {self.height_px} picture"
                 )
         return self
+
+
+_SCALED_PX = ("fx_px", "fy_px", "cx_px", "cy_px")
+
+
+class _Scale(Section):
+    scale: float = Field(default=1.0, gt=0, le=4)
+
+
+def apply_scale(values: dict[str, Any]) -> None:
+    """Replace the key `scale` of cameras.yaml by what it means: picture size, focal lengths and principal points times
+    that factor, the same view with fewer or more pixels. In place; sides become the nearest even number.
+
+    Raises:
+        ConfigError: naming file, key, bad value and what is allowed.
+    """
+    if "scale" not in values:
+        return
+    scale = validate(_Scale, {"scale": values.pop("scale")}, "cameras.yaml").scale
+    if scale == 1:
+        return
+    checked = validate(CamerasConfig, values, "cameras.yaml")
+    width = max(2, 2 * round(checked.width_px * scale / 2))
+    height = max(2, 2 * round(checked.height_px * scale / 2))
+    factors = dict(zip(_SCALED_PX, (width / checked.width_px, height / checked.height_px) * 2, strict=True))
+    values |= {"width_px": width, "height_px": height}
+    for camera in values["cameras"].values():
+        camera |= {key: camera[key] * factor for key, factor in factors.items()}
