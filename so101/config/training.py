@@ -1,4 +1,4 @@
-"""training.yaml: hyper-parameters of the GR00T N1.6 fine-tune."""
+"""training.yaml: training of the embedded policy, and the fine-tune of GR00T N1.6."""
 
 from __future__ import annotations
 
@@ -79,17 +79,23 @@ class SamplingConfig(Section):
     num_shards_per_epoch: int = Field(ge=1)
 
 
-class TrainingConfig(Section):
-    """Fine-tuning."""
+class GrootConfig(Section):
+    """Fine-tuning GR00T."""
 
     base_model: str = Field(min_length=1)
     embodiment_tag: str = Field(pattern=r"^[A-Z][A-Z0-9_]*$")
     output_dir: str = Field(min_length=1)
     num_gpus: int = Field(ge=1)
-    action_horizon: int = Field(ge=1)
     tune: TuneConfig
     optimizer: OptimizerConfig
     batch: BatchConfig
     steps: StepsConfig
     augmentation: AugmentationConfig
     sampling: SamplingConfig
+
+
+class TrainingConfig(Section):
+    """Training. `action_horizon`: rows of an action chunk, frames."""
+
+    action_horizon: int = Field(ge=1)
+    groot: GrootConfig

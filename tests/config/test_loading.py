@@ -161,7 +161,7 @@ def test_a_missing_folder_is_named(tmp_path):
 
 def test_training_numbers_of_the_published_run():
     training = load_config().training
-    assert training.batch.effective == 64 and training.steps.max_steps == 20_000
+    assert training.groot.batch.effective == 64 and training.groot.steps.max_steps == 20_000
     assert training.action_horizon == load_config().deploy.control.action_horizon == 16
 
 
