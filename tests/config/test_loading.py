@@ -76,9 +76,9 @@ def test_override_by_full_path_by_short_name_and_by_list_index():
         ("deploy.execute_steps=20", "deploy.yaml: control: execute_steps 20 exceeds action_horizon 16"),
         ("deploy.client.port=70000", "deploy.yaml: client.port is 70000; input should be less than or equal to 65535"),
         ("deploy.port=1", "more than one key has that name; write one of deploy.server.port, .*deploy.client.port"),
-        ("training.embodiment_tag=new", "training.yaml: embodiment_tag is 'new'; .*pattern"),
+        ("training.groot.embodiment_tag=new", "training.yaml: groot.embodiment_tag is 'new'; .*pattern"),
         (
-            "training.tune={llm: false, visual: false, projector: false, diffusion_model: false}",
+            "training.groot.tune={llm: false, visual: false, projector: false, diffusion_model: false}",
             "tune: .*nothing would learn",
         ),
         ("robot.ee_quat_wxyz=[0,0,0,0]", "ee_quat_wxyz is .*; its length must be 1, is 0"),
@@ -91,7 +91,7 @@ def test_override_by_full_path_by_short_name_and_by_list_index():
         ("task.tasks.vial_to_rack.subtasks.1.openings=[]", r"openings is \[\]; name at least one, each once, or"),
         ("task.tasks.vial_to_rack.subtasks.1.openings=[0, 0]", r"openings is \[0, 0\]; name at least one, each once"),
         ("cameras.width_px=100000", "width_px is 100000; input should be less than or equal to 4096"),
-        ("training.save_steps=99999", "save_steps 99999 exceeds max_steps 20000; nothing would be saved"),
+        ("training.groot.steps.save_steps=99999", "save_steps 99999 exceeds max_steps 20000; nothing would be saved"),
     ],
 )
 def test_what_is_wrong_is_named_with_key_value_and_what_is_allowed(override, text):
