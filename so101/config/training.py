@@ -94,8 +94,20 @@ class GrootConfig(Section):
     sampling: SamplingConfig
 
 
+class TrackingConfig(Section):
+    """Where trainings and evaluations are logged: `so101.tracking`."""
+
+    enabled: bool
+    store: str = Field(min_length=1)
+    flush_s: float = Field(ge=0)
+    system_metrics_s: float = Field(gt=0)
+    retry_s: float = Field(gt=0)
+    max_pending: int = Field(ge=1)
+
+
 class TrainingConfig(Section):
     """Training. `action_horizon`: rows of an action chunk, frames."""
 
     action_horizon: int = Field(ge=1)
+    tracking: TrackingConfig
     groot: GrootConfig
