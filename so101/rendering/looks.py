@@ -52,14 +52,11 @@ def draw_looks(config: Config, seed: int) -> dict[str, Any]:
     if not settings.enabled:
         return {}
     looks: dict[str, Any] = {}
-    light = np.ones(3)
     if settings.exposure_ev:
         looks["exposure_ev"] = between(settings.exposure_ev, child_generator(seed, "exposure").random())
-        light *= 2.0 ** looks["exposure_ev"]
     if settings.temperature:
         looks["temperature_k"] = between(settings.temperature.range_k, child_generator(seed, "temperature").random())
-        light *= temperature_rgb(looks["temperature_k"], settings.temperature)
-    looks["light_rgb"] = light.tolist()
+    looks["light_rgb"] = light_rgb(config, looks).tolist()
     if settings.lamp_shift_m:
         looks["lamps"] = {
             light.name: _within(settings.lamp_shift_m, child_generator(seed, f"lamp {light.name}"))
@@ -85,6 +82,16 @@ def draw_looks(config: Config, seed: int) -> dict[str, Any]:
         shift, turn = _within(ranges.shift_m, rng), _within(ranges.turn_rad, rng)
         looks["cameras"][name] = {"focal": focal, "shift_m": shift, "turn_rad": turn}
     return looks
+
+
+def light_rgb(config: Config, looks: Mapping[str, Any]) -> np.ndarray:
+    """(3,) factors of all light that follow from exposure_ev and temperature_k of a draw."""
+    light = np.ones(3)
+    if "exposure_ev" in looks:
+        light *= 2.0 ** looks["exposure_ev"]
+    if "temperature_k" in looks:
+        light *= temperature_rgb(looks["temperature_k"], config.render.randomisation.temperature)
+    return light
 
 
 def temperature_rgb(temperature_k: float, settings: TemperatureRandomisation) -> np.ndarray:

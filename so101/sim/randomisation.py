@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from so101.config import Config
-from so101.config.ranges import between
+from so101.config.ranges import Scale, Shift, between
 from so101.config.scene import PropConfig
 from so101.sim.clutter import draw_distractors, racked_pose
 
@@ -82,23 +82,27 @@ def extra_placements(
     return poses
 
 
+def joint_ranges(config: Config) -> dict[str, list[Scale | Shift | None]]:
+    """Key of robot.yaml's joints -> what each joint's value is drawn from; None: it stays what it is."""
+    ranges, count = config.scene.randomisation.joints, len(config.robot.joints)
+    return {
+        "stiffness_nm_per_rad": [ranges.stiffness] * (count - 1) + [ranges.gripper_stiffness],
+        "velocity_gain_nm_s_per_rad": [ranges.velocity_gain] * count,
+        "damping_nm_s_per_rad": [ranges.damping] * count,
+        "friction_nm": [ranges.friction] * count,
+        "armature_kg_m2": [ranges.armature] * count,
+        "delay_s": [ranges.delay_s] * count,
+    }
+
+
 def child_generator(root: int, name: str) -> np.random.Generator:
     """The generator of the draws called `name` that belong to a root seed."""
     return np.random.default_rng([root, zlib.crc32(name.encode())])
 
 
 def _draw_joints(config: Config, root: int) -> dict[str, list[float]]:
-    ranges, joints = config.scene.randomisation.joints, config.robot.joints
-    drawn = {}
-    per_joint = {
-        "stiffness_nm_per_rad": [ranges.stiffness] * (len(joints) - 1) + [ranges.gripper_stiffness],
-        "velocity_gain_nm_s_per_rad": [ranges.velocity_gain] * len(joints),
-        "damping_nm_s_per_rad": [ranges.damping] * len(joints),
-        "friction_nm": [ranges.friction] * len(joints),
-        "armature_kg_m2": [ranges.armature] * len(joints),
-        "delay_s": [ranges.delay_s] * len(joints),
-    }
-    for key, choices in per_joint.items():
+    joints, drawn = config.robot.joints, {}
+    for key, choices in joint_ranges(config).items():
         shares = child_generator(root, f"joint {key}").random(len(joints))
         if key == "delay_s":
             shares[:] = shares[0]
