@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import csv
 import io
-import itertools
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from so101.config import Config
+from so101.datasets.lerobot_files import episode_tables, first_task, integer, read_json, read_json_lines, read_parquet
 from so101.errors import DataError
 
 _ACTION, _STATE = "action", "observation.state"
@@ -87,11 +85,11 @@ def task_texts(path: Path | str) -> list[str]:
     """
     meta = Path(path) / "meta"
     if (meta / "episodes.jsonl").is_file():
-        rows = _read_json_lines(meta / "episodes.jsonl")
+        rows = read_json_lines(meta / "episodes.jsonl")
     else:
-        tables = [_read_parquet(file) for file in sorted((meta / "episodes").rglob("*.parquet"))]
+        tables = [read_parquet(file) for file in sorted((meta / "episodes").rglob("*.parquet"))]
         rows = [row for table in tables if "tasks" in table.column_names for row in table.select(["tasks"]).to_pylist()]
-    return sorted({text for row in rows if (text := _first(row.get("tasks")))})
+    return sorted({text for row in rows if (text := first_task(row.get("tasks")))})
 
 
 # --- columns ---------------------------------------------------------------------------------------------------------
@@ -140,14 +138,7 @@ def _finite(values: np.ndarray, columns: Sequence[str], where: str) -> np.ndarra
 
 
 def _read_lerobot(folder: Path, config: Config) -> list[Recording]:
-    info = _read_json(folder / "meta" / "info.json")
-    version = str(info.get("codebase_version", ""))
-    readers = {"v2": _episodes_v2, "v3": _episodes_v3}
-    if version[:2] not in readers:
-        raise DataError(
-            f"{folder}/meta/info.json: codebase_version is {version or 'missing'!r}; v2.x and v3.x can be read, "
-            "convert the dataset with the tools of the lerobot package"
-        )
+    info = read_json(folder / "meta" / "info.json")
     features = info.get("features")
     fps = info.get("fps")
     low, high = config.teleop.recordings.fps_range_hz
@@ -167,11 +158,13 @@ def _read_lerobot(folder: Path, config: Config) -> list[Recording]:
         for key in (_ACTION, _STATE)
         if key in features
     }
-    episodes = readers[version[:2]](folder, info)
+    episodes = episode_tables(folder, info)
     starts = _start_poses(folder)
     recordings = [
-        _lerobot_episode(folder, index, table, text, names, float(fps), config, starts.get(index, {}))
-        for index, table, text in episodes
+        _lerobot_episode(
+            folder, index, table, first_task(row.get("tasks")), names, float(fps), config, starts.get(index, {})
+        )
+        for index, table, row in episodes
     ]
     if not recordings:
         raise DataError(f"{folder}: the dataset has no episodes (total_episodes {info.get('total_episodes')!r})")
@@ -181,7 +174,7 @@ def _read_lerobot(folder: Path, config: Config) -> list[Recording]:
 def _start_poses(folder: Path) -> dict[int, dict[str, np.ndarray]]:
     """Episode -> object -> (7,) pose in base at its start, where the dataset tells (rollouts on the simulated rig)."""
     path, starts = folder / "meta" / START_POSES, {}
-    for row in _read_json_lines(path) if path.is_file() else ():
+    for row in read_json_lines(path) if path.is_file() else ():
         poses = row.get("objects")
         try:
             arrays = {name: np.array(pose, float) for name, pose in poses.items()}
@@ -190,7 +183,7 @@ def _start_poses(folder: Path) -> dict[int, dict[str, np.ndarray]]:
         bad = [name for name, pose in arrays.items() if pose.shape != (7,) or abs(np.linalg.norm(pose[3:]) - 1) > 1e-2]
         if not arrays or bad:
             raise DataError(f"{path}: objects are {poses!r}; needed is name -> x, y, z, qw, qx, qy, qz in base")
-        starts[_integer(row, "episode_index", str(path))] = arrays
+        starts[integer(row, "episode_index", str(path))] = arrays
     return starts
 
 
@@ -247,111 +240,6 @@ def _lerobot_episode(
         objects=objects,
         has_action=_ACTION in arrays and not np.array_equal(arrays[_ACTION], arrays[_STATE]),
     )
-
-
-def _episodes_v2(folder: Path, info: dict[str, Any]) -> Iterable[tuple[int, pa.Table, str]]:
-    template = info.get("data_path", "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet")
-    chunk_size = _integer({"chunks_size": 1000} | info, "chunks_size", f"{folder}/meta/info.json", least=1)
-    for row in _read_json_lines(folder / "meta" / "episodes.jsonl"):
-        index = _integer(row, "episode_index", f"{folder}/meta/episodes.jsonl")
-        path = folder / _fill(template, folder, episode_chunk=index // chunk_size, episode_index=index)
-        table = _read_parquet(path)
-        listed = _integer(row, "length", f"{folder}/meta/episodes.jsonl") if "length" in row else None
-        _check_length(table.num_rows, listed, f"{path}: episode {index}")
-        yield index, table, _first(row.get("tasks"))
-
-
-def _episodes_v3(folder: Path, info: dict[str, Any]) -> Iterable[tuple[int, pa.Table, str]]:
-    template = info.get("data_path", "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet")
-    metas = sorted((folder / "meta" / "episodes").rglob("*.parquet"))
-    if not metas:
-        raise DataError(
-            f"{folder}/meta/episodes: no parquet files; a v3.0 dataset lists its episodes there, copy the whole dataset"
-        )
-    needed = ["episode_index", "length", "data/chunk_index", "data/file_index"]
-    rows: list[dict[str, Any]] = []
-    for meta in metas:
-        table = _read_parquet(meta)
-        absent = [name for name in needed if name not in table.column_names]
-        if absent:
-            raise DataError(f"{meta}: no column {', '.join(absent)}; it is not the episode list of a v3.0 dataset")
-        rows += table.select(needed + (["tasks"] if "tasks" in table.column_names else [])).to_pylist()
-    for row, key in itertools.product(rows, needed):
-        _integer(row, key, f"{folder}/meta/episodes")
-    loaded: tuple[Path | None, pa.Table | None, np.ndarray] = (None, None, np.zeros(0, int))
-    for row in sorted(rows, key=lambda row: row["episode_index"]):
-        index = int(row["episode_index"])
-        path = folder / _fill(template, folder, chunk_index=row["data/chunk_index"], file_index=row["data/file_index"])
-        if loaded[0] != path:
-            table = _read_parquet(path)
-            if "episode_index" not in table.column_names:
-                raise DataError(f"{path}: no column 'episode_index' (columns: {', '.join(table.column_names)})")
-            loaded = path, table, np.asarray(table["episode_index"])
-        rows_of_it = np.flatnonzero(loaded[2] == index)
-        _check_length(len(rows_of_it), row["length"], f"{path}: episode {index}")
-        yield index, loaded[1].take(pa.array(rows_of_it)), _first(row.get("tasks"))
-
-
-def _check_length(found: int, listed: int | None, where: str) -> None:
-    if found == 0 or (listed is not None and found != listed):
-        raise DataError(f"{where} has {found} frames, the episode list says {listed}; the copy is incomplete")
-    if found < 2:
-        raise DataError(f"{where} has a single frame; a demonstration needs at least 2, take the episode out")
-
-
-def _fill(template: Any, folder: Path, **values: int) -> str:
-    try:
-        return str.format(template, **values)
-    except (KeyError, ValueError, IndexError, AttributeError, TypeError) as error:
-        raise DataError(f"{folder}/meta/info.json: data_path {template!r} cannot be filled ({error})") from None
-
-
-def _integer(row: dict[str, Any], key: str, where: str, least: int = 0) -> int:
-    if not isinstance(row.get(key), int) or row[key] < least:
-        raise DataError(f"{where}: {key} is {row.get(key)!r}; it must be a whole number, {least} or more")
-    return row[key]
-
-
-def _first(tasks: Any) -> str:
-    if isinstance(tasks, str):
-        return tasks
-    return str(tasks[0]) if isinstance(tasks, list) and tasks else ""
-
-
-def _read_parquet(path: Path) -> pa.Table:
-    try:
-        return pq.read_table(path)
-    except FileNotFoundError:
-        raise DataError(f"{path}: missing, though the dataset's meta lists it; copy the whole dataset") from None
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(
-            f"{path}: not a parquet file, or truncated ({' '.join(str(error).split())}); copy it again"
-        ) from None
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise DataError(f"{path}: missing; copy the whole dataset") from None
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: not valid JSON ({error})") from None
-    if not isinstance(value, dict):
-        raise DataError(f"{path}: must hold a JSON object, holds {type(value).__name__}")
-    return value
-
-
-def _read_json_lines(path: Path) -> list[dict[str, Any]]:
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        rows = [json.loads(line) for line in lines if line.strip()]
-    except FileNotFoundError:
-        raise DataError(f"{path}: missing; a v2.x dataset lists its episodes there, copy the whole dataset") from None
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: not one JSON object a line ({error})") from None
-    if not all(isinstance(row, dict) for row in rows):
-        raise DataError(f"{path}: not one JSON object a line")
-    return rows
 
 
 # --- CSV -------------------------------------------------------------------------------------------------------------
