@@ -15,7 +15,8 @@ from so101.errors import DataError
 
 @dataclass(frozen=True)
 class VideoFacts:
-    """`timestamps_s` (T,) are presentation times in display order, one a frame."""
+    """`timestamps_s` (T,) are presentation times in display order, one a frame; `decode_order` (T,) says which of them
+    each packet of the file holds, `keyframe` (T,) whether decoding can start there, both in the order of the file."""
 
     height: int
     width: int
@@ -24,6 +25,8 @@ class VideoFacts:
     fps: float
     has_audio: bool
     timestamps_s: np.ndarray
+    decode_order: np.ndarray
+    keyframe: np.ndarray
 
     @property
     def num_frames(self) -> int:
@@ -56,7 +59,12 @@ def probe_video(path: Path | str) -> VideoFacts:
     """
     with _opened(path) as container:
         stream = container.streams.video[0]
-        times = [float(packet.pts * packet.time_base) for packet in container.demux(stream) if packet.pts is not None]
+        packets = [
+            (float(packet.pts * packet.time_base), packet.is_keyframe)
+            for packet in container.demux(stream)
+            if packet.pts is not None
+        ]
+        times, keyframe = np.array(packets, float).reshape(-1, 2).T
         return VideoFacts(
             height=stream.height,
             width=stream.width,
@@ -65,6 +73,8 @@ def probe_video(path: Path | str) -> VideoFacts:
             fps=float(stream.base_rate),
             has_audio=bool(container.streams.audio),
             timestamps_s=np.sort(times),
+            decode_order=np.argsort(np.argsort(times)),
+            keyframe=keyframe.astype(bool),
         )
 
 
@@ -75,6 +85,28 @@ def video_stats(path: Path | str, num_frames: int) -> dict[str, list]:
         DataError: it does not decode, or holds another number of frames.
     """
     return image_stats(_sampled_frames(path, num_frames))
+
+
+def sample_frames(path: Path | str, count: int, step_px: int = 4) -> np.ndarray:
+    """(N, H / step_px, W / step_px, 3) uint8: up to `count` frames evenly spread over a video, thinned out.
+
+    Seeks, so a few frames a sample are decoded. Fewer than `count` when the video ends before its index says.
+
+    Raises:
+        DataError: not a video, or it does not decode.
+    """
+    frames = []
+    with _opened(path) as container:
+        stream = container.streams.video[0]
+        stream.codec_context.thread_count = 1
+        times = sorted(packet.pts for packet in container.demux(stream) if packet.pts is not None)
+        for wanted in np.rint(np.linspace(0, len(times) - 1, count)).astype(int):
+            container.seek(times[wanted], stream=stream)
+            for frame in container.decode(stream):
+                if frame.pts is not None and frame.pts >= times[wanted]:
+                    frames.append(frame.to_ndarray(format="rgb24")[::step_px, ::step_px])
+                    break
+    return np.array(frames)
 
 
 def _sampled_frames(path: Path | str, num_frames: int) -> Iterator[np.ndarray]:
