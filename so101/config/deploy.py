@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from so101.config.base import Section
 from so101.config.control_plane import ControlPlaneConfig
+from so101.config.evaluation import EvaluationConfig
 from so101.config.work import WorkConfig
 
 NAMED_KEYS = {"space": " ", "esc": "\x1b", "enter": "\n"}
@@ -175,3 +176,4 @@ class DeployConfig(Section):
     supervisor: SupervisorConfig
     control_plane: ControlPlaneConfig
     work: WorkConfig
+    evaluation: EvaluationConfig

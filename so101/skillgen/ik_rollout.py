@@ -20,7 +20,6 @@ from so101.geometry import invert_pose, pose_from_pos_quat
 from so101.kinematics import make_ik
 from so101.kinematics.servo_lead import ServoLead
 from so101.sim.mujoco_sim import MujocoSimulator
-from so101.sim.randomisation import draw_randomisation, extra_placements
 from so101.skillgen import causes
 from so101.skillgen.causes import AttemptFailed
 from so101.skillgen.initiation import InitiationNoise
@@ -30,7 +29,7 @@ from so101.skillgen.selection import nearest_first, select_nearest
 from so101.skillgen.subtasks import Segment, jaw_changes
 from so101.skillgen.transit import HeldObject, TransitPlanner, held_object, object_poses
 from so101.tasks.hand import jaw_touching
-from so101.tasks.placement import draw_placements
+from so101.tasks.start import draw_start
 from so101.tasks.success import judge
 
 ARM = slice(0, 5)
@@ -76,7 +75,6 @@ class AttemptRunner:
         self.planner = SegmentPlanner(config, self.simulator, self.ik, self.transits)
         self.initiation = InitiationNoise(config, self.simulator, self.transits)
         self.pool = SegmentPool(config, seeds, self.simulator.kinematics)
-        self._home = np.array([joint.home_rad for joint in config.robot.joints])
         self._dt = self.simulator.control_dt
 
     def run(self, index: int, env: int = 0) -> Demo:
@@ -84,11 +82,8 @@ class AttemptRunner:
         seed = self.settings.base_seed + index
         rng = np.random.default_rng(seed)
         sim = self.simulator
-        objects, draws = draw_placements(self.config, rng)
-        start = self._home.copy()
-        start[ARM] += rng.uniform(-1, 1, 5) * self.settings.start_noise_rad
-        randomisation = draw_randomisation(self.config, rng)
-        sim.reset(env, start, {**objects, **extra_placements(self.config, randomisation, objects)}, randomisation)
+        start, objects, draws, randomisation = draw_start(self.config, rng)
+        sim.reset(env, start, objects, randomisation)
         self._env = env
         self._rng = rng
         self._noise = np.zeros(5)

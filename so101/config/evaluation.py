@@ -1,0 +1,47 @@
+"""deploy.yaml, section `evaluation`: policies in closed loop."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from so101.config.base import Section
+
+
+class StagesConfig(Section):
+    """When a stage of the task counts as reached, told by poses and commands alone.
+
+    near_m, in_hand_m: approached, held: from the pinch point to the box around the object. squeeze_rad,
+    stall_speed_rad_s, stall_frames: the jaw is commanded so far beyond where it stands, slower than this, so many
+    frames in a row: it is stopped by what it holds. lift_m: of the object's middle. insert_m: of the object's lowest
+    point below the container's rim.
+    """
+
+    near_m: float = Field(gt=0)
+    in_hand_m: float = Field(gt=0)
+    squeeze_rad: float = Field(gt=0)
+    stall_speed_rad_s: float = Field(gt=0)
+    stall_frames: int = Field(ge=1)
+    lift_m: float = Field(gt=0)
+    insert_m: float = Field(gt=0)
+
+
+class EvaluationVideosConfig(Section):
+    """Videos of an evaluation: how many of each outcome; every how manieth frame, how high each picture."""
+
+    failures: int = Field(ge=0)
+    successes: int = Field(ge=0)
+    stride_frames: int = Field(ge=1)
+    height_px: int = Field(ge=48, multiple_of=2)
+
+
+class EvaluationConfig(Section):
+    """Episodes of a policy in a world that waits for it."""
+
+    first_seed: int = Field(ge=0)
+    episodes: int = Field(ge=1)
+    max_s: float = Field(gt=0)
+    success_hold_s: float = Field(gt=0)
+    observation_delay_frames: int = Field(ge=0)
+    torch_threads: int = Field(ge=1)
+    stages: StagesConfig
+    videos: EvaluationVideosConfig
