@@ -3,7 +3,7 @@
 ``with tracked_run(config, kind="train", name="first", params={"lr": 1e-3}) as run: run.log({"loss": 0.1}, step=3)``
 
 What is logged never stops what is done: a store that is absent, full or locked costs one warning. Metrics are collected
-and written every `training.tracking.flush_s`; the process that is killed loses no more than those.
+and written by a thread every `training.tracking.flush_s`; a process that is killed loses no more than those.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ def open_store(tracking: TrackingConfig) -> Any:
         Exception: whatever MLflow or SQLite raise about a store they cannot open.
     """
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = os.environ["DO_NOT_TRACK"] = "true"  # before the import, which reads them
-    os.environ.setdefault("MLFLOW_ENABLE_ASYNC_LOGGING", "false")
     import mlflow
 
     for noisy in ("mlflow", "alembic"):  # a new store is announced in dozens of lines
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # tracebacks of what is told in a line here
     Path(tracking.store).mkdir(parents=True, exist_ok=True)
     return mlflow.MlflowClient(tracking_uri=store_uri(tracking))
 
@@ -97,31 +97,33 @@ class MlflowRun(NullRun):
     ) -> None:
         self.id: str = run_id
         self._client, self._tracking, self._clock = client, tracking, clock
-        self._lock = threading.RLock()
         self._pending: deque[Any] = deque(maxlen=tracking.max_pending)
-        self._flushed_s = clock()
+        self._writing = threading.RLock()  # one write at a time; held for as long as MLflow waits for the store
         self._quiet_until_s = -float("inf")
         self._warned = False
+        self._closed = threading.Event()
+        self._writer = threading.Thread(target=self._write_now_and_then, name="tracking", daemon=True)
+
+    def start(self) -> MlflowRun:
+        """Begin to write what is logged."""
+        self._writer.start()
+        return self
 
     def log(self, metrics: Mapping[str, float], step: int = 0) -> None:
         from mlflow.entities import Metric
 
         now_ms = int(time.time() * 1000)
-        with self._lock:
-            self._pending.extend(Metric(key, float(value), now_ms, int(step)) for key, value in metrics.items())
-            if self._clock() - self._flushed_s >= self._tracking.flush_s:
-                self.flush()
+        self._pending.extend([Metric(key, float(value), now_ms, int(step)) for key, value in metrics.items()])
 
     def flush(self) -> None:
-        """Write what was collected; what could not be written is tried again later."""
-        with self._lock:
-            self._flushed_s = self._clock()
+        """Write what was collected; what cannot be written is tried again later."""
+        with self._writing:
             while self._pending:
-                batch = [self._pending[i] for i in range(min(_BATCH, len(self._pending)))]
+                batch = [self._pending.popleft() for _ in range(min(_BATCH, len(self._pending)))]
                 if not self._safely(lambda: self._client.log_batch(self.id, metrics=batch)):  # noqa: B023
+                    room = self._tracking.max_pending - len(self._pending)
+                    self._pending.extendleft(reversed(batch[-room:] if room > 0 else []))
                     return
-                for _ in batch:
-                    self._pending.popleft()
 
     def params(self, values: Mapping[str, Any]) -> None:
         from mlflow.entities import Param
@@ -163,9 +165,16 @@ class MlflowRun(NullRun):
             sampler.join()
 
     def close(self, status: str) -> None:
+        self._closed.set()
+        if self._writer.is_alive():
+            self._writer.join()
         self._quiet_until_s = -float("inf")
         self.flush()
         self._safely(lambda: self._client.set_terminated(self.id, status))
+
+    def _write_now_and_then(self) -> None:
+        while not self._closed.wait(self._tracking.flush_s):
+            self.flush()
 
     def _sample(self, ended: threading.Event) -> None:
         import psutil
@@ -183,7 +192,7 @@ class MlflowRun(NullRun):
 
     def _safely(self, write: Callable[[], Any]) -> bool:
         """Whether it was written. After a failure the store is left alone for a while: each try may take seconds."""
-        with self._lock:
+        with self._writing:
             if self._clock() < self._quiet_until_s:
                 return False
             try:
@@ -253,14 +262,16 @@ def _begin(tracking: TrackingConfig, kind: Kind, name: str, resume_id: str | Non
         return NullRun()
     try:
         client = open_store(tracking)
-        run_id = _resumed(client, resume_id) or client.create_run(_experiment(client, tracking, kind), run_name=name)
+        run_id = _resumed(client, resume_id)
+        if run_id is None:
+            run_id = client.create_run(_experiment(client, tracking, kind), run_name=name).info.run_id
     except ImportError:
         _log.warning("tracking: MLflow is not installed, nothing is logged; pip install -e .[training]")
         return NullRun()
     except Exception as error:  # of MLflow, SQLAlchemy, SQLite, the disk
         _log.warning("tracking: %s cannot be used, nothing is logged (%s)", tracking.store, _first_line(error))
         return NullRun()
-    return MlflowRun(client, run_id if isinstance(run_id, str) else run_id.info.run_id, tracking)
+    return MlflowRun(client, run_id, tracking).start()
 
 
 def _resumed(client: Any, run_id: str | None) -> str | None:

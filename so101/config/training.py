@@ -99,10 +99,95 @@ class TrackingConfig(Section):
 
     enabled: bool
     store: str = Field(min_length=1)
-    flush_s: float = Field(ge=0)
+    flush_s: float = Field(gt=0)
     system_metrics_s: float = Field(gt=0)
     retry_s: float = Field(gt=0)
     max_pending: int = Field(ge=1)
+
+
+class PicturesConfig(Section):
+    """Pictures as the network sees them, and which frames it learns from."""
+
+    width_px: int = Field(ge=32, le=1024, multiple_of=8)
+    height_px: int = Field(ge=32, le=1024, multiple_of=8)
+    margin_px: int = Field(ge=0, le=64)
+    stride: int = Field(ge=1, le=16)
+
+
+class PictureNoiseConfig(Section):
+    """Changes of what a sample shows."""
+
+    shift_px: int = Field(ge=0)
+    brightness: float = Field(ge=0, lt=1)
+    contrast: float = Field(ge=0, lt=1)
+    noise: float = Field(ge=0, lt=1)
+    state_noise: float = Field(ge=0, le=1)
+
+
+class ModelConfig(Section):
+    """The network."""
+
+    head: Literal["flow", "regression"]
+    channels: tuple[int, int, int]
+    width: int = Field(ge=16, le=4096)
+    blocks: int = Field(ge=1, le=32)
+    dropout: float = Field(ge=0, lt=1)
+    flow_steps: int = Field(ge=1, le=100)
+    flow_samples: int = Field(ge=1, le=64)
+
+    @model_validator(mode="after")
+    def _groups_of_channels(self) -> ModelConfig:
+        if any(channels < 8 or channels % 8 for channels in self.channels):
+            raise ValueError(f"channels are {list(self.channels)}; each must be a multiple of 8")
+        return self
+
+
+class EmbeddedOptimizerConfig(Section):
+    """AdamW with warm-up and cosine, and averaged weights."""
+
+    learning_rate: float = Field(gt=0, lt=1)
+    weight_decay: float = Field(ge=0)
+    warmup_steps: int = Field(ge=0)
+    final_ratio: float = Field(ge=0, le=1)
+    clip_norm: float = Field(gt=0)
+    ema: float = Field(ge=0, lt=1)
+
+
+class EmbeddedConfig(Section):
+    """Training of the embedded policy."""
+
+    pictures: PicturesConfig
+    augmentation: PictureNoiseConfig
+    model: ModelConfig
+    objects_weight: float = Field(ge=0)
+    objects_arm_m: float = Field(gt=0)
+    optimizer: EmbeddedOptimizerConfig
+    batch_size: int = Field(ge=1)
+    max_steps: int = Field(ge=1)
+    save_minutes: float = Field(gt=0)
+    keep_every_steps: int = Field(ge=0)
+    log_steps: int = Field(ge=1)
+    held_out_episodes: int = Field(ge=0)
+    seed: int = Field(ge=0)
+    device: Literal["auto", "cpu", "cuda"]
+
+    @model_validator(mode="after")
+    def _crops_stay_inside(self) -> EmbeddedConfig:
+        shift, margin = self.augmentation.shift_px, self.pictures.margin_px
+        if shift > margin:
+            raise ValueError(f"embedded: augmentation.shift_px {shift} exceeds pictures.margin_px {margin}")
+        return self
+
+
+class DatasetCheckConfig(Section):
+    """Thresholds of the checks of a dataset. Travel and `duplicate_rms` are in the units of the dataset."""
+
+    codecs: list[str] = Field(min_length=1)
+    frozen_samples: int = Field(ge=2)
+    frozen_levels: int = Field(ge=0, le=255)
+    gripper_min_travel: float = Field(ge=0)
+    arm_min_travel: float = Field(ge=0)
+    duplicate_rms: float = Field(ge=0)
 
 
 class TrainingConfig(Section):
@@ -110,4 +195,6 @@ class TrainingConfig(Section):
 
     action_horizon: int = Field(ge=1)
     tracking: TrackingConfig
+    dataset_check: DatasetCheckConfig
     groot: GrootConfig
+    embedded: EmbeddedConfig
