@@ -107,8 +107,12 @@ def _joint_of(column: str, config: Config) -> str | None:
     return None
 
 
-def _order(columns: Sequence[str], config: Config, where: str) -> list[int]:
-    """Index of each robot joint in `columns`."""
+def joint_order(columns: Sequence[str], config: Config, where: str) -> list[int]:
+    """Index of each robot joint in `columns`.
+
+    Raises:
+        DataError: a joint has no column, or more than one.
+    """
     joints = [_joint_of(column, config) for column in columns]
     missing = [name for name in config.robot.joint_names if name not in joints]
     double = sorted({name for name in joints if name is not None and joints.count(name) > 1})
@@ -154,7 +158,7 @@ def _read_lerobot(folder: Path, config: Config) -> list[Recording]:
             f"no seed"
         )
     names = {
-        key: _feature_names(features[key], config, f"{folder}/meta/info.json: {key}")
+        key: feature_names(features[key], config, f"{folder}/meta/info.json: {key}")
         for key in (_ACTION, _STATE)
         if key in features
     }
@@ -187,7 +191,12 @@ def _start_poses(folder: Path) -> dict[int, dict[str, np.ndarray]]:
     return starts
 
 
-def _feature_names(feature: Any, config: Config, where: str) -> list[str]:
+def feature_names(feature: Any, config: Config, where: str) -> list[str]:
+    """The names of a feature's columns, as info.json or teleop.recordings.columns gives them.
+
+    Raises:
+        DataError: neither does.
+    """
     names = feature.get("names") if isinstance(feature, dict) else None
     if isinstance(names, dict):  # older datasets: {"motors": [...]}
         names = next((value for value in names.values() if isinstance(value, list)), None)
@@ -227,7 +236,7 @@ def _lerobot_episode(
                 f"{where}: {key} has shape {values.shape}, meta/info.json names {len(key_names)} columns: "
                 f"{', '.join(key_names)}"
             )
-        order = _order(key_names, config, f"{folder}/meta/info.json: {key}")
+        order = joint_order(key_names, config, f"{folder}/meta/info.json: {key}")
         columns[key] = tuple(key_names[i] for i in order)
         arrays[key] = _finite(values[:, order], columns[key], f"{where}: {key}")
     return Recording(
@@ -291,7 +300,7 @@ def _read_csv(path: Path, name: str, config: Config) -> Recording:
 
 
 def _ordered(header: list[str], columns: list[int], config: Config, where: str) -> list[int]:
-    return [columns[i] for i in _order([header[i] for i in columns], config, where)]
+    return [columns[i] for i in joint_order([header[i] for i in columns], config, where)]
 
 
 def _csv_joints(values: np.ndarray, header: list[str], columns: list[int], config: Config, where: str) -> np.ndarray:

@@ -35,9 +35,15 @@ def downsample(image: np.ndarray) -> np.ndarray:
 
 
 def image_stats(images: Iterable[np.ndarray]) -> dict[str, list]:
-    """LeRobot statistics of sampled (H, W, 3) uint8 images, read one by one: values / 255, (3, 1, 1), and count.
+    """LeRobot statistics of sampled (H, W, 3) uint8 images, read one by one: values / 255, (3, 1, 1), and count."""
+    return histogram_stats(*image_histogram(images))
 
-    A histogram a channel holds all there is to know about bytes, so memory stays flat and the result is exact.
+
+def image_histogram(images: Iterable[np.ndarray]) -> tuple[np.ndarray, int]:
+    """(3, 256) how often each byte occurs a channel, and the number of images.
+
+    A histogram holds all there is to know about bytes, so memory stays flat and statistics of it are exact; those of
+    several videos are of the sum of theirs.
     """
     histogram, count = np.zeros((3, 256), np.int64), 0
     for image in images:
@@ -45,15 +51,28 @@ def image_stats(images: Iterable[np.ndarray]) -> dict[str, list]:
         for channel in range(3):
             histogram[channel] += np.bincount(small[..., channel].ravel(), minlength=256)
         count += 1
+    return histogram, count
+
+
+def histogram_stats(histogram: np.ndarray, count: int, quantiles: Sequence[float] = ()) -> dict[str, list]:
+    """LeRobot statistics of a histogram of `image_histogram`; a quantile q is the key of `quantile_key(q)`."""
     values, total = np.arange(256) / 255, histogram.sum(1)
     mean = histogram @ values / total
     std = np.sqrt([np.sum(h * (values - m) ** 2) / n for h, m, n in zip(histogram, mean, total, strict=True)])
     present = [np.flatnonzero(h) for h in histogram]
     stats = {"min": [values[p[0]] for p in present], "max": [values[p[-1]] for p in present], "mean": mean, "std": std}
+    for quantile in quantiles:
+        places = [np.searchsorted(np.cumsum(h), quantile * n) for h, n in zip(histogram, total, strict=True)]
+        stats[quantile_key(quantile)] = values[np.minimum(places, 255)]
     return {**{key: np.reshape(value, (3, 1, 1)).tolist() for key, value in stats.items()}, "count": [count]}
 
 
-def column_stats(column: np.ndarray) -> dict[str, list]:
+def quantile_key(quantile: float) -> str:
+    """LeRobot's name of a quantile: q01 for 0.01."""
+    return f"q{round(100 * quantile):02d}"
+
+
+def column_stats(column: np.ndarray, quantiles: Sequence[float] = ()) -> dict[str, list]:
     """LeRobot statistics of one column (T,) or (T, D) of an episode: lists of D (1 for a flat column), and count."""
     rows = _rows(column)
     return {
@@ -62,6 +81,7 @@ def column_stats(column: np.ndarray) -> dict[str, list]:
         "mean": rows.mean(0, dtype=np.float64).tolist(),
         "std": rows.std(0, dtype=np.float64).tolist(),
         "count": [len(rows)],
+        **{quantile_key(q): np.quantile(rows.astype(np.float64), q, axis=0).tolist() for q in quantiles},
     }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import av
 import numpy as np
 
-from so101.datasets.stats import image_stats, sample_indices
+from so101.datasets.stats import histogram_stats, image_histogram, sample_indices
 from so101.errors import DataError
 
 
@@ -57,7 +57,7 @@ def probe_video(path: Path | str) -> VideoFacts:
     Raises:
         DataError: not a video, or truncated.
     """
-    with _opened(path) as container:
+    with open_video(path) as container:
         stream = container.streams.video[0]
         packets = [
             (float(packet.pts * packet.time_base), packet.is_keyframe)
@@ -84,7 +84,16 @@ def video_stats(path: Path | str, num_frames: int) -> dict[str, list]:
     Raises:
         DataError: it does not decode, or holds another number of frames.
     """
-    return image_stats(_sampled_frames(path, num_frames))
+    return histogram_stats(*video_histogram(path, num_frames))
+
+
+def video_histogram(path: Path | str, num_frames: int) -> tuple[np.ndarray, int]:
+    """What `video_stats` are statistics of: `so101.datasets.stats.image_histogram` of the frames LeRobot samples.
+
+    Raises:
+        DataError: as `video_stats`.
+    """
+    return image_histogram(_sampled_frames(path, num_frames))
 
 
 def sample_frames(path: Path | str, count: int, step_px: int = 4) -> np.ndarray:
@@ -96,7 +105,7 @@ def sample_frames(path: Path | str, count: int, step_px: int = 4) -> np.ndarray:
         DataError: not a video, or it does not decode.
     """
     frames = []
-    with _opened(path) as container:
+    with open_video(path) as container:
         stream = container.streams.video[0]
         stream.codec_context.thread_count = 1
         times = sorted(packet.pts for packet in container.demux(stream) if packet.pts is not None)
@@ -111,7 +120,7 @@ def sample_frames(path: Path | str, count: int, step_px: int = 4) -> np.ndarray:
 
 def _sampled_frames(path: Path | str, num_frames: int) -> Iterator[np.ndarray]:
     wanted, count = set(sample_indices(num_frames).tolist()), 0
-    with _opened(path) as container:
+    with open_video(path) as container:
         container.streams.video[0].codec_context.thread_count = 1  # the stage has a process a core already
         for frame in container.decode(video=0):
             if count in wanted:
@@ -121,7 +130,7 @@ def _sampled_frames(path: Path | str, num_frames: int) -> Iterator[np.ndarray]:
         raise DataError(f"{path}: {count} frames, its demo has {num_frames}; delete it and run `./twin render` again")
 
 
-class _opened:
+class open_video:
     """`av.open` whose errors, at opening or while reading, name the file and what to do."""
 
     def __init__(self, path: Path | str) -> None:
