@@ -139,6 +139,8 @@ class Faults:
 
     def holds(self, kind: str, id: int) -> ActiveFault | None:
         """The first of a kind that concerns a servo now."""
+        if not self._active:  # asked thousands of times a second
+            return None
         return next((active for active in self.going_on(kind) if active.fault.concerns(id)), None)
 
     def beginning(self, kind: str) -> Iterator[ActiveFault]:
