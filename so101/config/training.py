@@ -185,6 +185,7 @@ class DatasetCheckConfig(Section):
     codecs: list[str] = Field(min_length=1)
     frozen_samples: int = Field(ge=2)
     frozen_levels: int = Field(ge=0, le=255)
+    frozen_share: float = Field(gt=0, le=1)
     gripper_min_travel: float = Field(ge=0)
     arm_min_travel: float = Field(ge=0)
     duplicate_rms: float = Field(ge=0)

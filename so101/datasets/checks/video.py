@@ -78,7 +78,7 @@ def check_frozen(data: Dataset, findings: Findings, settings: DatasetCheckConfig
             if len(frames) < settings.frozen_samples:
                 text = f"{data.name(path)}: {len(frames)} of {settings.frozen_samples} sampled frames can be decoded"
                 findings.error("video_frames", text)
-            elif np.max(np.ptp(frames.astype(np.int16), axis=0)) <= settings.frozen_levels:
+            elif np.mean(np.ptp(frames, axis=0) > settings.frozen_levels) < settings.frozen_share:
                 frozen.append(index)
         if frozen:
             text = f"{key}: all frames look the same in {listed(frozen)}"
