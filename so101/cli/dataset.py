@@ -19,17 +19,18 @@ def dataset(
     common: Common,
     check: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Only check this LeRobot v2.1 dataset against the format; writes nothing."),
+        typer.Option(metavar="FOLDER", help="Only check this LeRobot v2.1 dataset, check by check; writes nothing."),
     ] = None,
 ) -> None:
     """Write the verified, rendered demos as a LeRobot v2.1 dataset with GR00T's modality.json."""
     if check is None:
         run_one_stage("dataset", common)
         return
-    from so101.datasets.validate import validate_dataset
+    from so101.datasets.checks.table import report_lines
+    from so101.datasets.validate import check_dataset
     from so101.errors import DataError
 
-    faults = validate_dataset(check)
-    if faults:
-        raise DataError(f"{check}: {len(faults)} faults\n" + "\n".join(f"  {fault}" for fault in faults))
-    Console().print(f"{check}: no faults", soft_wrap=True, markup=False, highlight=False)
+    report = check_dataset(check, common.load())
+    Console().print("\n".join(report_lines(report)), soft_wrap=True, markup=False, highlight=False)
+    if report.errors:
+        raise DataError(f"{check}: {len(report.errors)} faults; what each is and its fix is said above")
