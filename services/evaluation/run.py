@@ -1,0 +1,176 @@
+"""An evaluation from the first episode to the last picture. What is on disk already is not done again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from services.evaluation import worker
+from services.evaluation.worker import MakeWorld, Served
+from so101.config import Config
+from so101.evaluation.closed_loop.figures import outcome_figure, write_figure
+from so101.evaluation.closed_loop.folder import EvalFolder
+from so101.evaluation.closed_loop.record import Episode, episode_path
+from so101.evaluation.closed_loop.summary import metrics, summarise
+from so101.evaluation.closed_loop.twin_world import TwinWorld
+from so101.evaluation.closed_loop.videos import chosen, video_path
+from so101.files import write_json
+from so101.pipeline.progress import Reporter
+from so101.pipeline.workers import map_unordered
+from so101.policies.checkpoint import MANIFEST, find_checkpoint
+from so101.policies.episodes import demo_path
+from so101.tracking import NullRun, tracked_run
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What came of it. `made`: episodes that were run now; the others were there."""
+
+    folder: EvalFolder
+    episodes: list[Episode]
+    summary: dict[str, Any]
+    made: int
+
+
+def identity(config: Config, served: Served) -> dict[str, Any]:
+    """What tells this policy from another, flat.
+
+    Raises:
+        PolicyError: there is no such checkpoint, or it is damaged.
+        DataError: nothing to replay.
+    """
+    told: dict[str, Any] = {"name": served.name, "server": served.server}
+    if served.server is not None:
+        return told
+    if served.name == "embedded":
+        checkpoint = find_checkpoint(config.deploy.server.models_dir, config.deploy.server.role)
+        content = (checkpoint.folder / MANIFEST).read_bytes()  # it holds the digests of all other files
+        told |= {"role": config.deploy.server.role, "kind": checkpoint.manifest.kind, "digest": _digest(content)}
+    if served.name == "replay":
+        path = demo_path(served.options.demo or Path(config.deploy.server.run))
+        told |= {"demo": path.name, "digest": _digest(path.read_bytes())}
+    return told
+
+
+def run_evaluation(
+    config: Config,
+    served: Served,
+    root: Path,
+    seeds: range,
+    reporter: Reporter,
+    *,
+    workers: int,
+    fresh: bool = False,
+    make_world: MakeWorld = TwinWorld,
+    kind: str = "eval",
+) -> Evaluated:
+    """Run the episodes that are missing, then videos, figure, summary and the entry in MLflow.
+
+    Args:
+        root: folder of this evaluation.
+        seeds: one episode each.
+        make_world: importable, so that a worker process finds it; called with the configuration and camera names.
+        kind: experiment in MLflow.
+
+    Raises:
+        RunFolderError: the folder holds episodes of another policy or of other settings.
+        PolicyError: the policy cannot be made. One that fails in an episode makes that episode a failure.
+    """
+    folder, policy = EvalFolder(root), identity(config, served)
+    folder.bind(config, policy, fresh=fresh)
+    made = _run_episodes(config, served, folder, seeds, reporter, workers, make_world)
+    episodes = folder.load(seeds)
+    summary = {**summarise(episodes, config.dataset.report.confidence), "policy": policy, "task": config.task.name}
+    _film(config, folder, episodes, reporter, workers)
+    figure = outcome_figure(config, episodes, summary, root.name)
+    write_figure(folder.figure, figure)
+    before = _json(folder.summary).get("mlflow_run")
+    params = {**{f"policy.{key}": value for key, value in policy.items()}, **_params(config, seeds)}
+    with tracked_run(config, kind=kind, name=root.name, params=params, resume_id=before) as run:
+        run.log(metrics(summary))
+        run.figure("outcomes", figure)
+        summary["mlflow_run"] = run.id
+        write_json(folder.summary, summary)
+        _keep_files(run, folder, episodes)
+    return Evaluated(folder, episodes, summary, made)
+
+
+def _run_episodes(
+    config: Config,
+    served: Served,
+    folder: EvalFolder,
+    seeds: range,
+    reporter: Reporter,
+    workers: int,
+    make_world: MakeWorld,
+) -> int:
+    missing = folder.missing(seeds)
+    reporter.start("episodes", len(seeds), len(seeds) - len(missing), "episodes")
+    arguments = (config.model_dump_json(), served, folder.episodes, make_world)
+    tried = strict = 0
+    try:
+        for seed, success, stage in map_unordered(
+            worker.evaluate, missing, workers=min(workers, len(missing)), initializer=worker.begin, initargs=arguments
+        ):
+            tried, strict = tried + 1, strict + success
+            reporter.advance(1, f"{strict}/{tried} strict; {seed}: {'success' if success else stage}")
+    finally:
+        worker.end()
+    return len(missing)
+
+
+def _film(config: Config, folder: EvalFolder, episodes: list[Episode], reporter: Reporter, workers: int) -> None:
+    wanted = chosen(config, episodes)
+    missing = [episode for episode in wanted if not video_path(folder.videos, episode).is_file()]
+    if not missing:
+        return
+    reporter.start("videos", len(wanted), len(wanted) - len(missing), "videos")
+    jobs = [episode_path(folder.episodes, episode.seed) for episode in missing]
+    try:
+        for path in map_unordered(
+            worker.film,
+            jobs,
+            workers=min(workers, len(jobs)),
+            initializer=worker.begin_videos,
+            initargs=(config.model_dump_json(), folder.videos),
+        ):
+            reporter.advance(1, path.stem)
+    finally:
+        worker.end()
+
+
+def _keep_files(run: NullRun, folder: EvalFolder, episodes: list[Episode]) -> None:
+    run.artifact(folder.summary)
+    for episode in episodes:
+        if (path := video_path(folder.videos, episode)).is_file():
+            run.artifact(path, "videos")
+
+
+def _params(config: Config, seeds: range) -> dict[str, Any]:
+    control, settings = config.deploy.control, config.deploy.evaluation
+    return {
+        "task": config.task.name,
+        "episodes": len(seeds),
+        "first_seed": seeds.start,
+        "execute_steps": control.execute_steps,
+        "ema_alpha": control.ema_alpha,
+        "overlap": control.overlap,
+        "observation_delay_frames": settings.observation_delay_frames,
+        "picture": f"{config.cameras.width_px}x{config.cameras.height_px}",
+        "physics_randomised": config.scene.randomisation.enabled,
+        "looks_randomised": config.render.randomisation.enabled,
+    }
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
