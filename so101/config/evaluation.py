@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from so101.config.base import Section
 
@@ -34,6 +34,39 @@ class EvaluationVideosConfig(Section):
     height_px: int = Field(ge=48, multiple_of=2)
 
 
+class DiagnosisConfig(Section):
+    """When a rollout shows a known failure: `so101.evaluation.diagnosis`, and what `so101.evaluation.joint_errors` counts."""
+
+    jaw_range: float = Field(gt=0)
+    jaw_follow_share: float = Field(gt=0, lt=1)
+    lag_frames: float = Field(gt=0)
+    max_lag_frames: int = Field(ge=1)
+    min_move_rad: float = Field(gt=0)
+    still_frames: int = Field(ge=1)
+    still_units: float = Field(gt=0)
+    off_path_m: float = Field(gt=0)
+    off_end_m: float = Field(gt=0)
+    off_candidates: int = Field(ge=1)
+    stuck_s: float = Field(gt=0)
+    stuck_m: float = Field(gt=0)
+    dither_s: float = Field(gt=0)
+    dither_turns: int = Field(ge=1)
+    dither_step_m: float = Field(gt=0)
+    dither_net_m: float = Field(gt=0)
+    clamped_rad: float = Field(gt=0)
+    clamped_share: float = Field(gt=0, lt=1)
+    missed_share: float = Field(gt=0, lt=1)
+
+    @model_validator(mode="after")
+    def _lag_can_be_seen(self) -> DiagnosisConfig:
+        if self.lag_frames >= self.max_lag_frames:
+            raise ValueError(
+                f"lag_frames {self.lag_frames:g} must be less than max_lag_frames {self.max_lag_frames}: no lag beyond "
+                "that is looked for"
+            )
+        return self
+
+
 class EvaluationConfig(Section):
     """Episodes of a policy in a world that waits for it."""
 
@@ -45,3 +78,4 @@ class EvaluationConfig(Section):
     torch_threads: int = Field(ge=1)
     stages: StagesConfig
     videos: EvaluationVideosConfig
+    diagnosis: DiagnosisConfig
