@@ -11,8 +11,9 @@ import numpy as np
 from so101.config import Config
 from so101.evaluation.closed_loop.record import Episode
 from so101.evaluation.closed_loop.stages import NONE
+from so101.evaluation.statistics import start_offset
 from so101.files import atomic_path
-from so101.geometry import rotation_from_quat
+from so101.sim.bake import T_world_base
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,19 +21,17 @@ if TYPE_CHECKING:
 
 _GOOD, _BAD, _SOFT, _MUTED = "#1b66c9", "#c2410c", "#a9c5ea", "#586273"  # of the report's page, light
 _CM = 100.0
-_TICK_CM = 0.6  # line that shows an object's heading
 
 
 def outcome_figure(config: Config, episodes: Sequence[Episode], summary: dict[str, Any], title: str) -> Figure:
-    """Stages reached, where failures ended, where objects started, when it was done."""
+    """Stages reached, where failures ended, where objects started, how they lay, when it was done."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 8), layout="constrained")
-    (stages, starts), (times, racks) = figure.subplots(2, 2)
+    (stages, starts), (times, headings) = figure.subplots(2, 2)
     _draw_stages(stages, summary)
-    success = config.task.active.success
-    _draw_starts(starts, config, episodes, success.objects[0])
-    _draw_starts(racks, config, episodes, success.container)
+    _draw_starts(starts, config, episodes)
+    _draw_headings(headings, config, episodes)
     _draw_times(times, episodes)
     strict, n = summary["strict"], summary["n"]
     interval = f"{100 * strict['low']:.0f} to {100 * strict['high']:.0f} %"
@@ -65,25 +64,44 @@ def _draw_stages(axes: Axes, summary: dict[str, Any]) -> None:
     axes.set_xlim(0, max(1, summary["n"]) * 1.3)
     axes.set_title(f"Stage reached (none: {summary['failures'][NONE]})", loc="left", fontsize=10)
     axes.set_xlabel("episodes")
-    axes.legend(loc="lower right", fontsize=8, frameon=False)
+    axes.legend(loc="upper right", bbox_to_anchor=(1.0, 1.06), fontsize=8, frameon=False)
     _plain(axes)
 
 
-def _draw_starts(axes: Axes, config: Config, episodes: Sequence[Episode], name: str) -> None:
-    """Start positions in base from above, coloured by outcome; the line shows the heading of the object's longest
-    horizontal axis."""
-    for strict, colour, label in ((True, _GOOD, "success"), (False, _BAD, "failure")):
-        poses = np.array([e.objects[name][0] for e in episodes if e.strict == strict]).reshape(-1, 7)
-        axes.plot(_CM * poses[:, 0], _CM * poses[:, 1], "o" if strict else "x", color=colour, ms=5, label=label)
-        for pose in poses:
-            R = rotation_from_quat(pose[3:])
-            axis = R[:2, int(np.argmax(np.linalg.norm(R[:2, ::2], axis=0))) * 2]  # its x or z, whichever lies
-            axis = _TICK_CM * axis / max(np.linalg.norm(axis), 1e-9)
-            x, y = _CM * pose[0], _CM * pose[1]
-            axes.plot([x, x + axis[0]], [y, y + axis[1]], color=colour, lw=0.8)
-    axes.set(xlabel="x [cm]", ylabel="y [cm]", aspect="equal")
-    axes.set_title(f"Where {name} starts (base, from above)", loc="left", fontsize=10)
-    axes.legend(fontsize=8, frameon=False)
+def _draw_starts(axes: Axes, config: Config, episodes: Sequence[Episode]) -> None:
+    """Start positions in base from above, away from the arm upwards."""
+    success = config.task.active.success
+    for name in (*success.objects, success.container):
+        for strict in (True, False):
+            places = [_CM * e.objects[name][0, :2] for e in episodes if e.strict == strict]
+            x, y = np.array(places).reshape(-1, 2).T
+            colour = _GOOD if strict else _BAD
+            axes.plot(y, x, _marker(name == success.container, strict), color=colour, ms=5, mfc="none")
+    axes.set(xlabel="y [cm]", ylabel="x, away from the arm [cm]", aspect="equal")
+    axes.invert_xaxis()
+    words = f"{', '.join(success.objects)} o, failed x; {success.container} □, failed +"
+    axes.set_title(f"Starts: {words}", loc="left", fontsize=10)
+    _plain(axes)
+
+
+def _marker(container: bool, strict: bool) -> str:
+    return ("s" if strict else "+") if container else ("o" if strict else "x")
+
+
+def _draw_headings(axes: Axes, config: Config, episodes: Sequence[Episode]) -> None:
+    """Headings at the start, from nominal: of the first object and of the container."""
+    success, base = config.task.active.success, T_world_base(config)
+    names = (success.objects[0], success.container)
+    for strict in (True, False):
+        turns = [
+            [np.degrees(start_offset(e.objects[name][0], config.objects[name], base).heading_rad) for name in names]
+            for e in episodes
+            if e.strict == strict
+        ]
+        x, y = np.array(turns).reshape(-1, 2).T
+        axes.plot(x, y, _marker(False, strict), color=_GOOD if strict else _BAD, ms=5, mfc="none")
+    axes.set(xlabel=f"{names[0]} [deg]", ylabel=f"{names[1]} [deg]")
+    axes.set_title("Headings at the start, from nominal", loc="left", fontsize=10)
     _plain(axes)
 
 

@@ -97,9 +97,7 @@ def _percentiles(values: Sequence[float] | np.ndarray, **percents: float) -> dic
 
 
 def _server(episodes: Sequence[Episode]) -> dict[str, float] | None:
-    told = [
-        episode.meta["server"]["infer_ms"] for episode in episodes if episode.meta.get("server", {}).get("infer_ms")
-    ]
+    told = [times for episode in episodes if (times := episode.meta.get("server", {}).get("infer_ms"))]
     if not told:
         return None
     return {
