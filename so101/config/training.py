@@ -191,11 +191,28 @@ class DatasetCheckConfig(Section):
     duplicate_rms: float = Field(ge=0)
 
 
+class MixConfig(Section):
+    """Merging datasets, and drawing from merged ones."""
+
+    weights: dict[str, float]
+    max_repeats: int = Field(ge=1)
+    data_file_mb: float = Field(gt=0)
+    video_file_mb: float = Field(gt=0)
+
+    @model_validator(mode="after")
+    def _weights_are_positive(self) -> MixConfig:
+        bad = {name: weight for name, weight in self.weights.items() if not 0 < weight < float("inf")}
+        if bad:
+            raise ValueError(f"mix.weights has {bad}; a weight must be above 0, leave out what shall not be drawn")
+        return self
+
+
 class TrainingConfig(Section):
     """Training. `action_horizon`: rows of an action chunk, frames."""
 
     action_horizon: int = Field(ge=1)
     tracking: TrackingConfig
     dataset_check: DatasetCheckConfig
+    mix: MixConfig
     groot: GrootConfig
     embedded: EmbeddedConfig
