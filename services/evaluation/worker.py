@@ -26,7 +26,7 @@ from so101.policies import PolicyOptions, make_policy
 from so101.policies.base import PolicyError
 from so101.rendering.renderer import StateRenderer
 
-SEEDED = ("expert",)  # policies that are told the episode's seed when they begin
+SEEDED = ("expert", "embedded")  # policies that are told the seed of an episode: it is the same whatever ran before
 MakeWorld = Callable[[Config, Collection[str]], World]
 
 
