@@ -6,7 +6,7 @@ import sys
 from importlib import import_module
 
 from proto.errors import ProtoError
-from services.cli import down, eval, keys, serve, up
+from services.cli import down, eval, keys, serve, transfer, up
 from services.work import register
 from so101.cli.app import main as run_program
 from so101.cli.app import make_app
@@ -17,6 +17,7 @@ PROGRAMS = {"real": "services.cli.real", "policy": "services.cli.policy"}  # lau
 _PANEL = "Services"
 app = make_app()
 app.command("eval", rich_help_panel="Learning", epilog=eval.EPILOG)(eval.evaluate)
+app.command("transfer", rich_help_panel="Learning", epilog=transfer.EPILOG)(transfer.transfer)
 app.command(
     "serve",
     rich_help_panel=_PANEL,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from services.evaluation import worker
@@ -22,7 +24,7 @@ from so101.pipeline.progress import Reporter
 from so101.pipeline.workers import map_unordered
 from so101.policies.checkpoint import MANIFEST, find_checkpoint
 from so101.policies.episodes import demo_path
-from so101.tracking import NullRun, tracked_run
+from so101.tracking import Kind, NullRun, tracked_run
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ def run_evaluation(
     workers: int,
     fresh: bool = False,
     make_world: MakeWorld = TwinWorld,
-    kind: str = "eval",
+    kind: Kind = "eval",
+    facts: Mapping[str, Any] = MappingProxyType({}),
 ) -> Evaluated:
     """Run the episodes that are missing, then videos, figure, summary and the entry in MLflow.
 
@@ -74,12 +77,13 @@ def run_evaluation(
         seeds: one episode each.
         make_world: importable, so that a worker process finds it; called with the configuration and camera names.
         kind: experiment in MLflow.
+        facts: what else tells these episodes from others, flat: of the world, for example.
 
     Raises:
         RunFolderError: the folder holds episodes of another policy or of other settings.
         PolicyError: the policy cannot be made. One that fails in an episode makes that episode a failure.
     """
-    folder, policy = EvalFolder(root), identity(config, served)
+    folder, policy = EvalFolder(root), {**identity(config, served), **facts}
     folder.bind(config, policy, fresh=fresh)
     made = _run_episodes(config, served, folder, seeds, reporter, workers, make_world)
     episodes = folder.load(seeds)

@@ -10,8 +10,8 @@ from so101.config.base import Section
 
 
 class RigDemosConfig(Section):
-    """Demos that stand for those of a real arm. Attempt k has the placement of seed `first_seed` + k and the rig of seed
-    `first_rig` + k modulo `rigs`."""
+    """Demos that stand for those of a real arm. Attempt k has the placement of seed `first_seed` + k and the rig of
+    seed `first_rig` + k modulo `rigs`."""
 
     first_seed: int = Field(ge=0)
     first_rig: int = Field(ge=0)
@@ -21,10 +21,12 @@ class RigDemosConfig(Section):
 
 
 class TransferConfig(Section):
-    """Episode i of `deploy.evaluation` has the rig of seed `first_rig` + i modulo `rigs`."""
+    """Episode i of `deploy.evaluation` has the rig of seed `first_rig` + i modulo `rigs`. `failures_filmed`: of a
+    policy and strength."""
 
     strengths: Annotated[list[Annotated[float, Field(ge=0)]], Field(min_length=1)]
     episodes: int = Field(ge=1)
     first_rig: int = Field(ge=0)
     rigs: int = Field(ge=1)
+    failures_filmed: int = Field(ge=0)
     demos: RigDemosConfig

@@ -146,7 +146,9 @@ class BusWorld:
     def meta(self) -> dict[str, Any]:
         """Of the episode, JSON: what was drawn, what the driver changed (limit -> commands) and refused."""
         randomisation, looks = self._scene
+        rig = self._plant.rig
         return {
+            "rig": {"seed": rig.seed, "strength": rig.strength},
             "randomisation": {"placements": self._placements, **randomisation},
             "looks": looks,
             "limited": dict(sorted(self._limited.items())),

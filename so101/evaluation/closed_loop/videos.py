@@ -54,7 +54,9 @@ def _pictures(config: Config, episode: Episode, renderer: StateRenderer, width: 
 
     settings, names = config.deploy.evaluation.videos, config.cameras.names
     font = ImageFont.load_default(_TEXT_PX)
-    renderer.set_scene(episode.meta.get("randomisation", {}), draw_looks(config, episode.seed))
+    looks = episode.meta.get("looks")  # of worlds with cameras and lights of their own
+    looks = draw_looks(config, episode.seed) if looks is None else looks
+    renderer.set_scene(episode.meta.get("randomisation", {}), looks)
     last = episode.num_frames - 1
     for frame in [*range(0, last, settings.stride_frames), last]:
         renderer.set_state(episode.q[frame], {name: poses[frame] for name, poses in episode.objects.items()})

@@ -27,6 +27,7 @@ class RigDraw:
         looks: as `so101.rendering.looks` draws them: lights, and cameras off their places.
         backlash_rad, zero_error_rad: (6,) play of the gears; measured less true joint.
         reply_delay_s: of the servos; as in robot.yaml when None.
+        seed, strength: as given to `draw_rig`.
     """
 
     physics: dict[str, Any] = field(default_factory=dict)
@@ -34,6 +35,8 @@ class RigDraw:
     backlash_rad: np.ndarray = field(default_factory=lambda: np.zeros(_JOINTS))
     zero_error_rad: np.ndarray = field(default_factory=lambda: np.zeros(_JOINTS))
     reply_delay_s: float | None = None
+    seed: int | None = None
+    strength: float = 0.0
 
 
 NOMINAL = RigDraw()
@@ -74,6 +77,8 @@ def draw_rig(config: Config, seed: int, strength: float = 1.0) -> RigDraw:
         backlash_rad=per_joint(ranges.backlash_rad, "backlash"),
         zero_error_rad=per_joint(ranges.zero_error_rad, "zero error"),
         reply_delay_s=between(ranges.reply_delay_s, child_generator(seed, "rig reply delay").random()),
+        seed=seed,
+        strength=1.0,
     )
     return rig if strength == 1 else _moved_away(other, rig, strength)
 
@@ -87,6 +92,8 @@ def _moved_away(config: Config, rig: RigDraw, strength: float) -> RigDraw:
         backlash_rad=np.maximum(0.0, strength * rig.backlash_rad),
         zero_error_rad=strength * rig.zero_error_rad,
         reply_delay_s=max(0.0, nominal_delay_s + strength * (rig.reply_delay_s - nominal_delay_s)),
+        seed=rig.seed,
+        strength=strength,
     )
 
 

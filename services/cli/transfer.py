@@ -1,0 +1,86 @@
+"""`./twin transfer`: policies on pseudo-real rigs, over the servo protocol."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from so101.cli.options import Settings, default_workers, with_options
+from so101.cli.progress import make_reporter
+from so101.errors import ConfigError, did_you_mean
+
+EPILOG = "Example: ./twin transfer --role plain --role cotrained --episodes 100 --set cameras.scale=0.25"
+
+
+@with_options(Settings)
+def transfer(
+    settings: Settings,
+    policy: Annotated[str, typer.Option(metavar="NAME", help="embedded, expert, groot.")] = "embedded",
+    role: Annotated[
+        list[str] | None,
+        typer.Option(help="embedded: folder of the model in models/; repeatable.", show_default="deploy.server.role"),
+    ] = None,
+    strength: Annotated[
+        list[float] | None,
+        typer.Option(min=0.0, help="How far off the rigs are; repeatable.", show_default="deploy.transfer: 0.5, 1, 2"),
+    ] = None,
+    rigs: Annotated[int | None, typer.Option(min=1, show_default="deploy.transfer: 10", help="Taken in turn.")] = None,
+    episodes: Annotated[
+        int | None, typer.Option(min=1, help="Of a policy and strength.", show_default="deploy.transfer: 50")
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Of the first placement.", show_default="deploy.evaluation: 1000000, held out"),
+    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Worker processes.", show_default="all CPUs")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where the files go.", show_default="runs/transfer/NAME")
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="First remove the episodes that are in the folder.")] = False,
+) -> None:
+    """Try policies on arms that are not quite the twin; success against how far off they are. Can be continued."""
+    from services.evaluation.transfer import Candidate, lines, run_transfer
+    from services.evaluation.worker import Served
+    from services.policy.options import ALL_POLICIES
+    from so101.policies import PolicyOptions
+
+    if policy not in ALL_POLICIES:
+        known = f"policies: {', '.join(ALL_POLICIES)}{did_you_mean(policy, ALL_POLICIES)}"
+        raise ConfigError(f"--policy {policy}: no such policy; {known}")
+    if role and policy != "embedded":
+        raise ConfigError(f"--role is about embedded policies; --policy {policy} has none")
+    given = [f"deploy.transfer.rigs={rigs}"] if rigs is not None else []
+    settings = replace(settings, set_=[*(settings.set_ or []), *given])
+    config = settings.load()
+    wanted, first = config.deploy.transfer, config.deploy.evaluation.first_seed if seed is None else seed
+    seeds = range(first, first + (episodes or wanted.episodes))
+    served = Served(policy, PolicyOptions(seed=first))
+    if policy == "embedded":
+        roles = dict.fromkeys(role or [config.deploy.server.role])
+        candidates = [
+            Candidate(name, replace(settings, set_=[*settings.set_, f"deploy.server.role={name}"]).load(), served)
+            for name in roles
+        ]
+    else:
+        candidates = [Candidate(policy, config, served)]
+    root = out or Path("runs/transfer") / "-".join(candidate.name for candidate in candidates)
+    console = Console()
+    with make_reporter(console) as reporter:
+        points = run_transfer(
+            candidates,
+            list(dict.fromkeys(strength or wanted.strengths)),
+            seeds,
+            root,
+            reporter,
+            workers=workers or default_workers(),
+            fresh=fresh,
+        )
+    for line in (
+        *lines(points),
+        f"{root / 'transfer.png'}, transfer.csv, transfer.json; one folder a line beside them",
+    ):
+        console.print(line, soft_wrap=True, markup=False, highlight=False)
