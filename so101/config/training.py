@@ -85,6 +85,7 @@ class GrootConfig(Section):
     base_model: str = Field(min_length=1)
     embodiment_tag: str = Field(pattern=r"^[A-Z][A-Z0-9_]*$")
     output_dir: str = Field(min_length=1)
+    python: str | None = Field(min_length=1)
     num_gpus: int = Field(ge=1)
     tune: TuneConfig
     optimizer: OptimizerConfig
@@ -196,8 +197,8 @@ class MixConfig(Section):
 
     weights: dict[str, float]
     max_repeats: int = Field(ge=1)
-    data_file_mb: float = Field(gt=0)
-    video_file_mb: float = Field(gt=0)
+    data_file_mb: int = Field(ge=1)
+    video_file_mb: int = Field(ge=1)
 
     @model_validator(mode="after")
     def _weights_are_positive(self) -> MixConfig:
