@@ -53,7 +53,7 @@ def test_a_demo_cut_off_and_held_there_came_as_far(demo, classify, stage):
     before = STAGES[STAGES.index(stage) - 1] if stage != STAGES[0] else NONE
     for end, expected in ((at, before), (at + 1, stage)):
         q, sent, objects = cut(demo, end)
-        held = [np.concatenate([a, np.repeat(a[-1:], 30, axis=0)]) for a in (q, sent)]
+        held = [np.concatenate([a, np.repeat(q[-1:], 30, axis=0)]) for a in (q, sent)]
         held_objects = {name: np.concatenate([p, np.repeat(p[-1:], 30, axis=0)]) for name, p in objects.items()}
         assert furthest(classify(*held, held_objects)) == expected
 
