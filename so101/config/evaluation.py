@@ -35,7 +35,7 @@ class EvaluationVideosConfig(Section):
 
 
 class DiagnosisConfig(Section):
-    """When a rollout shows a known failure: `so101.evaluation.diagnosis`, and what `so101.evaluation.joint_errors` counts."""
+    """When a rollout shows a known failure, and what counts as lag, as rest: `so101.evaluation.diagnosis`."""
 
     jaw_range: float = Field(gt=0)
     jaw_follow_share: float = Field(gt=0, lt=1)

@@ -26,8 +26,8 @@ def path_length(positions: np.ndarray) -> float:
 
 
 def smoothness(positions: np.ndarray) -> float:
-    """Mean second difference of (T, D), T > 2, in its unit per frame squared: lower is smoother, 0 for a straight line at
-    even speed. It depends on speed and frame rate."""
+    """Mean second difference of (T, D), T > 2, in its unit per frame squared: lower is smoother, 0 for a straight line
+    at even speed. It depends on speed and frame rate."""
     return _measure("PathSmoothness", positions)
 
 
@@ -37,7 +37,7 @@ def smoothness_by_length(positions: np.ndarray) -> float:
 
 
 def ate(positions: np.ndarray, reference: np.ndarray) -> float:
-    """Absolute trajectory error: mean distance of (T, D) to (T, D) at the same frame, in their unit, nothing aligned."""
+    """Absolute trajectory error: mean distance of (T, D) and (T, D) frame by frame, in their unit, unaligned."""
     return _measure("AbsoluteTrajectoryError", positions, reference)
 
 
@@ -154,7 +154,7 @@ class Nearness:
 def nearest_reference(
     positions: np.ndarray, references: Sequence[tuple[str, np.ndarray]], *, candidates: int = 3, points: int = 50
 ) -> Nearness:
-    """Compare (T, 3) m with named paths (S, 3) m by `dtw`.
+    """Compare (T, 3) m with named paths (S, 3) m, one at least, by `dtw`.
 
     Args:
         candidates: so many are compared so, chosen by the mean distance of `points` points evenly along both in time.

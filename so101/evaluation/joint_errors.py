@@ -1,4 +1,4 @@
-"""Which joint the tracking error of a rollout comes from, how far it lags, and where it stands off when all is still."""
+"""Which joint the tracking error of a rollout comes from, how far each lags, and how far off it stands at rest."""
 
 from __future__ import annotations
 

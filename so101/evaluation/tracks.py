@@ -1,7 +1,7 @@
 """Rollouts and demonstrations as the metrics see them: what was commanded and what was observed, frame by frame.
 
-One reader for what this program and others leave: episodes of `./twin eval`, sessions of `./real`, demos of a run, LeRobot
-datasets.
+One reader for what this program and others leave: episodes of `./twin eval`, sessions of `./real`, demos of a run,
+LeRobot datasets.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def track_files(path: Path | str) -> list[Path]:
     """The files that `path` holds, one an episode, in order; a LeRobot dataset is one.
 
     Args:
-        path: a file, an evaluation, a session of `./real`, a run of the pipeline, a folder of demos or episodes, or a LeRobot
-            dataset.
+        path: a file, an evaluation, a session of `./real`, a run of the pipeline, a folder of demos or episodes, or a
+            LeRobot dataset.
 
     Raises:
         DataError: there is nothing of the kind.
@@ -203,7 +203,7 @@ def _of_dataset(folder: Path, config: Config) -> list[Track]:
         q, command = (to_radians(part, decision, config) for part in (recording.state, recording.action))
         tracks.append(
             Track(
-                name=recording.name,
+                name=recording.name.rpartition("/")[2],
                 fps=recording.fps,
                 q=q,
                 q_target=command,

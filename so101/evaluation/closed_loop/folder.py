@@ -26,6 +26,7 @@ _BUT_NOT = (
     "deploy.control.deadline_ms", "deploy.control.policy_retries", "deploy.control.max_failed_reads",
     "deploy.control.max_frame_age_ms", "deploy.control.camera_lost_s", "deploy.evaluation.first_seed",
     "deploy.evaluation.episodes", "deploy.evaluation.videos", "deploy.evaluation.stages",
+    "deploy.evaluation.diagnosis",
 )  # fmt: skip
 
 
