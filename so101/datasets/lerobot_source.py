@@ -101,7 +101,7 @@ def read_source(path: Path | str) -> LeRobotSource:
     if not episodes:
         raise DataError(f"{path}: the dataset has no episodes")
     sources = _ours(path, SOURCES).get("sources")
-    return LeRobotSource(path, info, episodes, _ours(path, MARKER), sources if isinstance(sources, list) else [])
+    return LeRobotSource(path, info, episodes, marker_of(path), sources if isinstance(sources, list) else [])
 
 
 def _checked_features(path: Path, info: dict[str, Any]) -> dict[str, dict]:
@@ -172,6 +172,11 @@ def _clip(path: Path, info: dict[str, Any], key: str, index: int, row: dict[str,
     start = place.pop("from_timestamp")
     name = fill_path(template, path, "video_path", video_key=key, **place)
     return Clip(path / name, round(start * fps), length, fps)
+
+
+def marker_of(path: Path | str) -> dict[str, Any]:
+    """meta/so101.json of a dataset that this program wrote, else empty."""
+    return _ours(Path(path), MARKER)
 
 
 def _ours(path: Path, name: str) -> dict[str, Any]:

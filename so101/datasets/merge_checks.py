@@ -107,12 +107,11 @@ def _missing(key: str, source: PlannedSource, others: list[PlannedSource], fault
         faults.add("features", f"{key} of {source.name} is not in {names}; --drop {key}")
         return
     bare = key.removeprefix("observation.images.")
-    there = [k.removeprefix("observation.images.") for k, f in others[0].features.items() if f["dtype"] == "video"]
-    rename = f"--rename {source.name}:{bare}={there[0]} when they are one, or " if there else ""
-    faults.add(
-        "cameras",
-        f"{bare} of {source.name} is not in {names} ({', '.join(there) or 'no camera'}); {rename}--drop {bare}",
-    )
+    cameras = {k.removeprefix("observation.images.") for k, f in others[0].features.items() if f["dtype"] == "video"}
+    free = sorted(cameras - {k.removeprefix("observation.images.") for k in source.features})
+    rename = f"--rename {source.name}:{bare}={free[0]} when they are one, or " if free else ""
+    has = ", ".join(sorted(cameras)) or "no camera"
+    faults.add("cameras", f"{bare} of {source.name} is not in {names} ({has}); {rename}--drop {bare}")
 
 
 def check_rows(sources: list[PlannedSource], options: MergeOptions, faults: Faults) -> None:

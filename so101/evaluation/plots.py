@@ -112,23 +112,28 @@ def violins(samples: Mapping[str, Sequence[float]], title: str, unit: str, name:
                 across = axes.get_xaxis_transform()  # x in data, y as a share of the height
                 axes.text(place, 0.5, "none", ha="center", color=MUTED, transform=across, style="italic")
                 continue
-            if array.size < _FEW or np.ptp(array) == 0:
-                jitter = np.random.default_rng(_JITTER_SEED).uniform(-0.08, 0.08, array.size)
-                axes.plot(place + jitter, array, "o", color=colour, markersize=4, markeredgewidth=0)
-            else:
-                body = axes.violinplot([array], [place], widths=0.75, showextrema=False)["bodies"][0]
-                body.set(facecolor=colour, edgecolor=colour, alpha=None, linewidth=1)
-                body.set_facecolor((*matplotlib.colors.to_rgb(colour), 0.35))
-                low, high = np.percentile(array, [25, 75])
-                axes.plot([place, place], [low, high], color=colour, linewidth=4, solid_capstyle="butt")
-            median = float(np.median(array))
-            axes.plot([place - 0.14, place + 0.14], [median, median], color=INK, linewidth=1.4)
+            draw_violin(axes, place, array, colour, INK)
         axes.set_xticks(range(len(samples)), [f"{source}\nn = {len(values)}" for source, values in samples.items()])
         axes.set_xlim(-0.6, len(samples) - 0.4)
         highest = max((max(values) for values in samples.values() if len(values)), default=0.0)
         axes.set_ylim(0, 1.08 * highest if highest > 0 else 1.0)
     text = "; ".join(f"{source} median {np.median(v):.3g}" for source, v in samples.items() if len(v))
     return svg(figure, name, f"{title} by source: {text or 'no data'}")
+
+
+def draw_violin(axes: Axes, place: float, values: np.ndarray, colour: str, ink: str) -> None:
+    """One violin of (N,) values with median and quartiles at `place` on the x axis; few values as points."""
+    if values.size < _FEW or np.ptp(values) == 0:
+        jitter = np.random.default_rng(_JITTER_SEED).uniform(-0.08, 0.08, values.size)
+        axes.plot(place + jitter, values, "o", color=colour, markersize=4, markeredgewidth=0)
+    else:
+        body = axes.violinplot([values], [place], widths=0.75, showextrema=False)["bodies"][0]
+        body.set(facecolor=colour, edgecolor=colour, alpha=None, linewidth=1)
+        body.set_facecolor((*matplotlib.colors.to_rgb(colour), 0.35))
+        low, high = np.percentile(values, [25, 75])
+        axes.plot([place, place], [low, high], color=colour, linewidth=4, solid_capstyle="butt")
+    median = float(np.median(values))
+    axes.plot([place - 0.14, place + 0.14], [median, median], color=ink, linewidth=1.4)
 
 
 def start_scatter(
