@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 from services.evaluation.run import run_evaluation
 from services.evaluation.worker import Served
 from so101.config import Config
-from so101.errors import ConfigError
-from so101.evaluation.transfer import RigWorlds, TransferPoint, write_transfer
+from so101.evaluation.transfer import RigWorlds, TransferPoint, check_apart, write_transfer
 from so101.files import write_json
 from so101.pipeline.progress import Reporter
 from so101.tracking import tracked_run
@@ -39,7 +38,7 @@ def run_transfer(
     `./twin eval` makes it; the table there grows with each.
 
     Raises:
-        ConfigError: a rig is one that demos are recorded on.
+        ConfigError: as `check_apart`.
         RunFolderError, PolicyError: as `run_evaluation`.
     """
     config = candidates[0].config
@@ -75,22 +74,6 @@ def run_transfer(
         if run.id is not None:
             write_json(kept, {"mlflow_run": run.id})
     return points
-
-
-def check_apart(config: Config) -> None:
-    """
-    Raises:
-        ConfigError: rigs that are evaluated are among those that demos are recorded on.
-    """
-    settings = config.deploy.transfer
-    evaluated = range(settings.first_rig, settings.first_rig + settings.rigs)
-    recorded = range(settings.demos.first_rig, settings.demos.first_rig + settings.demos.rigs)
-    if max(evaluated.start, recorded.start) < min(evaluated.stop, recorded.stop):
-        raise ConfigError(
-            f"deploy.transfer: rigs of the seeds {evaluated.start} to {evaluated.stop - 1} are evaluated and those of "
-            f"{recorded.start} to {recorded.stop - 1} give demos (demos.first_rig, demos.rigs); a policy must not be "
-            "tried on rigs it learned from: move first_rig"
-        )
 
 
 def lines(points: Sequence[TransferPoint]) -> list[str]:

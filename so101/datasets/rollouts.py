@@ -10,6 +10,7 @@ import json
 import queue
 import shutil
 import threading
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ from so101.rendering.video import VideoWriter
 
 Outcome = Literal["success", "failure", "aborted", "unknown"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+_ROOM_S = 0.005  # between two looks whether there is room again
 _QUEUED_FRAMES = 90  # images waiting for the encoder, all cameras: 83 MB of 640x480; beyond it the one before stands in
 
 
@@ -74,12 +76,23 @@ class SessionFolder:
 class EpisodeRecorder:
     """Takes one row a tick and leaves a complete episode, or nothing. Videos are encoded on a thread of its own.
 
+    Args:
+        patient: `add` waits for the encoder rather than leaving a picture out: for worlds whose time waits too.
+
     Attributes:
         late_frames: frames for which the frame before stands in, because the encoder was behind.
     """
 
-    def __init__(self, config: Config, folder: SessionFolder, index: int, cameras: Collection[str]) -> None:
-        self.index = index
+    def __init__(
+        self,
+        config: Config,
+        folder: SessionFolder,
+        index: int,
+        cameras: Collection[str],
+        *,
+        patient: bool = False,
+    ) -> None:
+        self.index, self._patient = index, patient
         self.late_frames = 0
         self._config, self._folder = config, folder
         self._q_target: list[np.ndarray] = []
@@ -115,7 +128,9 @@ class EpisodeRecorder:
             raise DataError(f"episode {self.index}: no frame of camera {', '.join(missing)} to record")
         if self._error is not None:
             raise DataError(f"episode {self.index}: a video cannot be written: {self._error}") from self._error
-        behind = not self._has_room()
+        while self._patient and self._is_full() and self._thread.is_alive():
+            time.sleep(_ROOM_S)
+        behind = not (self._patient or self._has_room())
         for name in self._writers:
             number, image = frames[name]
             first, new = name not in self._seen, self._seen.get(name) != number
@@ -133,10 +148,11 @@ class EpisodeRecorder:
     def _has_room(self) -> bool:
         """Whether this row's images are encoded. The longer the queue, the fewer rows have images, down to one in nine:
         the video of an encoder that stays behind gets coarser, and never stands still for long."""
-        waiting = self._queued - self._encoded
-        every = 1 + max(0, 16 * waiting // _QUEUED_FRAMES - 8)
-        fits = waiting + len(self._writers) <= _QUEUED_FRAMES
-        return fits and self.num_frames - self._queued_row >= every
+        every = 1 + max(0, 16 * (self._queued - self._encoded) // _QUEUED_FRAMES - 8)
+        return not self._is_full() and self.num_frames - self._queued_row >= every
+
+    def _is_full(self) -> bool:
+        return self._queued - self._encoded + len(self._writers) > _QUEUED_FRAMES
 
     def finish(self, *, task: str, seed: int, outcome: Outcome, meta: Mapping[str, Any]) -> Path:
         """Write the videos, then the demo; returns its path.

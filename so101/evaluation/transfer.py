@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from so101.config import Config
+from so101.errors import ConfigError
 from so101.evaluation.closed_loop.bus_world import BusWorld
 from so101.files import write_json, write_text
 from so101.robot.virtual.pseudo_real import RigDraw, draw_rig
@@ -28,6 +29,28 @@ COLUMNS = (
 _COLOURS = ("#1b66c9", "#c2410c", "#0b7d70", "#7550c8", "#b8860b", "#586273")  # of the report's page, light
 _MARKERS = "os^Dvp"
 _APART = 0.012  # lines of policies are drawn beside one another, share of the axis
+
+
+def check_apart(config: Config) -> None:
+    """
+    Raises:
+        ConfigError: rigs or placements that are evaluated are among those that demos are recorded on.
+    """
+    transfer, demos = config.deploy.transfer, config.deploy.transfer.demos
+    evaluated = range(transfer.first_rig, transfer.first_rig + transfer.rigs)
+    recorded = range(demos.first_rig, demos.first_rig + demos.rigs)
+    if max(evaluated.start, recorded.start) < min(evaluated.stop, recorded.stop):
+        raise ConfigError(
+            f"deploy.transfer: rigs {evaluated.start} to {evaluated.stop - 1} are evaluated and {recorded.start} to "
+            f"{recorded.stop - 1} give demos (demos.first_rig, demos.rigs); a policy must not be tried on rigs it "
+            "learned from: move first_rig"
+        )
+    first = config.deploy.evaluation.first_seed
+    if demos.first_seed >= first:
+        raise ConfigError(
+            f"deploy.transfer.demos.first_seed is {demos.first_seed}; placements from {first} on are evaluated "
+            "(deploy.evaluation.first_seed): record demos below"
+        )
 
 
 @dataclass(frozen=True)
