@@ -20,13 +20,14 @@ _NEVER_DECIDE = (
     "training", "skillgen", "deploy", "cameras.sources", "cameras.capture", "dataset.report", "render.codec",
     "robot.bus", "robot.leader", "robot.identification", "task.grasp_check", "--seeds",
 )  # fmt: skip
-_DECIDE_ALL_THE_SAME = ("skillgen.start_noise_rad", "deploy.control", "deploy.evaluation")
-_BUT_NOT = (
-    "deploy.control.keys", "deploy.control.sessions", "deploy.control.start_ease_s", "deploy.control.max_episode_s",
-    "deploy.control.deadline_ms", "deploy.control.policy_retries", "deploy.control.max_failed_reads",
-    "deploy.control.max_frame_age_ms", "deploy.control.camera_lost_s", "deploy.evaluation.first_seed",
-    "deploy.evaluation.episodes", "deploy.evaluation.videos", "deploy.evaluation.stages",
-    "deploy.evaluation.diagnosis",
+_DECIDE_ALL_THE_SAME = (
+    "skillgen.start_noise_rad",
+    *(f"deploy.control.{key}" for key in (
+        "control_hz", "action_horizon", "execute_steps", "ema_alpha", "max_stale_ms", "overlap", "settle_s",
+    )),
+    *(f"deploy.evaluation.{key}" for key in (
+        "max_s", "success_hold_s", "observation_delay_frames", "torch_threads", "stages",
+    )),
 )  # fmt: skip
 
 
@@ -36,8 +37,6 @@ def deciding_settings(config: Config) -> dict[str, Any]:
 
 
 def _decides(key: str) -> bool:
-    if _below(key, _BUT_NOT):
-        return False
     return _below(key, _DECIDE_ALL_THE_SAME) or not _below(key, _NEVER_DECIDE)
 
 

@@ -1,0 +1,139 @@
+"""An evaluation through the real server: expert and replay in the twin, killed, gone on with, served elsewhere."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from services.evaluation import worker
+from services.evaluation.run import identity, run_evaluation
+from services.evaluation.worker import Served
+from services.policy.server import PolicyServer
+from so101.config import load_config
+from so101.datasets.demo import save_demo
+from so101.datasets.videos import probe_video
+from so101.errors import DataError
+from so101.evaluation.closed_loop.record import list_episodes, load_episode
+from so101.pipeline.progress import SilentReporter
+from so101.policies import PolicyOptions, make_policy
+from so101.policies.base import PolicyError
+
+SETTINGS = [
+    "task.name=vial_to_rack",
+    "cameras.scale=0.125",
+    "render.setting=fast",
+    "training.tracking.enabled=false",
+    "deploy.evaluation.videos.successes=1",
+    "deploy.evaluation.videos.failures=1",
+]
+PATIENCE_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def config():
+    return load_config(overrides=SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def demo(vial_runner, tmp_path_factory):
+    """A demo that works, in a file."""
+    found = next(demo for index in range(10) if (demo := vial_runner.run(index)).strict)
+    return found, save_demo(tmp_path_factory.mktemp("demo"), found)
+
+
+@pytest.fixture(scope="module")
+def evaluated(config, demo, tmp_path_factory):
+    """The demo replayed at its own placement, and at the next one, where it cannot work."""
+    found, path = demo
+    served = Served("replay", PolicyOptions(demo=path))
+    root = tmp_path_factory.mktemp("eval") / "replay"
+    seeds = range(found.seed, found.seed + 2)
+    return run_evaluation(config, served, root, seeds, SilentReporter(), workers=1), served, seeds
+
+
+def test_what_works_in_open_loop_works_through_server_and_client(evaluated):
+    done, _, seeds = evaluated
+    episode = done.episodes[0]
+    assert [e.seed for e in done.episodes] == list(seeds)
+    assert episode.strict and episode.stage == "released" and not episode.error
+    assert (episode.latency_ms > 0).all() and len(episode.latency_ms) == len(episode.asked)
+    assert episode.meta["server"]["infer_ms"]["p50"] < episode.latency_ms.max()
+
+
+def test_what_it_leaves(evaluated):
+    done, _, _ = evaluated
+    summary = json.loads(done.folder.summary.read_text())
+    assert summary["n"] == 2 and summary["policy"]["name"] == "replay"
+    assert summary["strict"]["successes"] == sum(episode.strict for episode in done.episodes)
+    assert done.folder.figure.read_bytes().startswith(b"\x89PNG")
+    videos = sorted(path.name for path in done.folder.videos.iterdir())
+    assert videos[-1] == f"success_episode_{done.episodes[0].seed:07d}.mp4"
+    frames = probe_video(done.folder.videos / videos[-1]).num_frames
+    assert frames == len([*range(0, done.episodes[0].num_frames - 1, 2), 0])
+
+
+def test_the_same_command_does_nothing_twice_and_more_episodes_are_added(config, evaluated):
+    done, served, seeds = evaluated
+    before = {path: path.stat().st_mtime_ns for path in list_episodes(done.folder.episodes)}
+    again = run_evaluation(config, served, done.folder.root, seeds[:1], SilentReporter(), workers=1)
+    assert again.made == 0 and again.summary["n"] == 1
+    assert {path: path.stat().st_mtime_ns for path in list_episodes(done.folder.episodes)} == before
+
+
+def test_a_server_that_runs_already_is_used(config, demo, tmp_path):
+    found, path = demo
+    policy = make_policy(config, "replay", PolicyOptions(demo=path))
+    with PolicyServer(policy, "tcp://127.0.0.1:0", config.deploy.server, token="secret") as server:
+        address = server.endpoint.removeprefix("tcp://")
+        served = Served("replay", server=address, token="secret")
+        with worker.Worker(config, served) as one:
+            assert one.run(found.seed).strict
+        assert server.counters.requests["get_action"] > 10
+
+
+def test_no_server_is_told(config):
+    quick = load_config(overrides=[*SETTINGS, "deploy.client.connect_timeout_ms=100"])
+    with pytest.raises(PolicyError, match="--server 127.0.0.1:9: no policy server answers there"):
+        worker.Worker(quick, Served("replay", server="127.0.0.1:9")).__enter__()
+
+
+def test_a_policy_is_told_from_another_by_what_it_serves(config, demo, tmp_path):
+    found, path = demo
+    other = save_demo(tmp_path, found.replace(q_target=found.q_target + 0.01))
+    one, two = (identity(config, Served("replay", PolicyOptions(demo=p))) for p in (path, other))
+    assert one["digest"] != two["digest"] and identity(config, Served("replay", PolicyOptions(demo=path))) == one
+    with pytest.raises(DataError, match="no verified demo to replay"):
+        identity(config, Served("replay", PolicyOptions(demo=tmp_path / "nothing")))
+    with pytest.raises(PolicyError, match="no such model folder"):
+        identity(config, Served("embedded"))
+
+
+def test_a_killed_evaluation_goes_on_where_it_was(config, tmp_path):
+    """kill -9 while it is at work: what is written stays, the rest is done, and nothing is half-written."""
+    out, n = tmp_path / "killed", 4
+    command = [sys.executable, "-m", "services.cli", "eval", "--policy", "expert", "--seed", "3", "--workers", "2"]
+    command += ["--episodes", str(n), "--out", str(out)]
+    for assignment in [*SETTINGS, "deploy.evaluation.max_s=1.5", "deploy.evaluation.videos.failures=0"]:
+        command += ["--set", assignment]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+    deadline = time.monotonic() + PATIENCE_S
+    while not list_episodes(out / "episodes") and time.monotonic() < deadline:
+        assert process.poll() is None, process.communicate()[0].decode()
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    kept = {path: path.read_bytes() for path in list_episodes(out / "episodes")}
+    assert kept and not (out / "summary.json").exists()
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert f"{n} episodes, {len(kept)} already there" in finished.stdout
+    assert f"{n} episodes, seeds 3 to 6" in finished.stdout and "(Wilson 95 %:" in finished.stdout
+    paths = list_episodes(out / "episodes")
+    assert len(paths) == n and {path: path.read_bytes() for path in kept} == kept
+    assert [load_episode(path).ended for path in paths] == ["time"] * n
+    refused = subprocess.run([*command, "--set", "deploy.control.execute_steps=4"], capture_output=True, text=True)
+    assert refused.returncode == 5 and "deploy.control.execute_steps: 8 in the folder, 4 now" in refused.stderr
