@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from services.policy.client import PolicyClient
 from so101.config import Config
 from so101.config.deploy import GrootConfig
+from so101.learning.groot import has_groot
+from so101.learning.groot_checkpoint import check_checkpoint
 from so101.policies import Action, Observation, PolicyOptions
 from so101.policies.base import PolicyError
 
@@ -27,13 +29,14 @@ class GrootPolicy:
 
     Raises:
         PolicyError: it does not answer, or Isaac-GR00T is not installed.
+        DataError: the folder at deploy.server.groot.model_path is no checkpoint for its embodiment_tag.
         RemoteError, BadMessage: it answers, but does not say what it takes.
     """
 
     def __init__(self, config: Config, options: PolicyOptions) -> None:
         settings = config.deploy.server.groot
         client = config.deploy.client
-        self._process = _start(settings) if settings.host is None else None
+        self._process = _start(settings, config.training.groot.python) if settings.host is None else None
         self._client = PolicyClient(
             settings.host or _LOOPBACK,
             settings.port,
@@ -82,14 +85,18 @@ class GrootPolicy:
                 )
 
 
-def _start(settings: GrootConfig) -> subprocess.Popen[bytes]:
-    if importlib.util.find_spec("gr00t") is None:
+def _start(settings: GrootConfig, python: str | None) -> subprocess.Popen[bytes]:
+    if not has_groot(python):
+        where = f"the environment of {python} (training.groot.python)" if python else "this environment"
         raise PolicyError(
-            "Isaac-GR00T is not installed in this environment (no package gr00t). Start its server where it is "
-            "(gr00t/eval/run_gr00t_server.py, an environment of its own, or the gpu profile of compose.yaml) and name "
+            f"Isaac-GR00T is not installed in {where} (no package gr00t). Name the interpreter of an environment that "
+            "has it (--set training.groot.python=FILE), or start its server where it is "
+            "(gr00t/eval/run_gr00t_server.py, or the gpu profile of compose.yaml) and name "
             "it: --set deploy.server.groot.host=HOST --set deploy.server.groot.port=PORT"
         )
-    command = [sys.executable, "-m", "gr00t.eval.run_gr00t_server"]
+    if Path(settings.model_path).is_dir():  # anything else is for GR00T to find or to refuse
+        check_checkpoint(Path(settings.model_path), settings.embodiment_tag)
+    command = [python or sys.executable, "-m", "gr00t.eval.run_gr00t_server"]
     command += ["--model-path", settings.model_path, "--embodiment-tag", settings.embodiment_tag]
     command += ["--device", settings.device, "--host", _LOOPBACK, "--port", str(settings.port)]
     log.info("starting Isaac-GR00T: %s", " ".join(command))

@@ -50,6 +50,7 @@ def add_policy_options(parser: argparse.ArgumentParser) -> None:
     add("--episode", type=int, default=0, metavar="N", help="replay: of the dataset")
     add("--seed", type=int, default=0, metavar="N", help="expert: of the placement it plans first")
     add("--role", default=off, help="embedded: folder of the model in --models-dir")
+    add("--model", metavar="FOLDER", help="groot: fine-tuned checkpoint, outputs/groot/checkpoint-20000 for example")
     add("--models-dir", default=off, metavar="FOLDER", help="embedded: where the models are")
 
 
@@ -66,6 +67,8 @@ def apply(config: Config, chosen: argparse.Namespace) -> tuple[Config, PolicyOpt
         raise ConfigError(
             f"--policy {name}: no such policy; policies: {', '.join(ALL_POLICIES)}{did_you_mean(name, ALL_POLICIES)}"
         )
+    if chosen.model is not None:
+        given["groot"] = config.deploy.server.groot.model_dump() | {"model_path": _groot_model(config, chosen, given)}
     server = validate(ServerConfig, config.deploy.server.model_dump() | given, "options, deploy.yaml server")
     deploy = config.deploy.model_copy(update={"server": server})
     options = PolicyOptions(chosen.demo, chosen.dataset, chosen.episode, chosen.seed)
@@ -73,6 +76,20 @@ def apply(config: Config, chosen: argparse.Namespace) -> tuple[Config, PolicyOpt
     if token == "":
         raise ConfigError("--api-token is empty; give a token, or leave the option out to ask for none")
     return config.model_copy(update={"deploy": deploy}), options, token
+
+
+def _groot_model(config: Config, chosen: argparse.Namespace, given: dict[str, Any]) -> str:
+    policy, host = given.get("policy", config.deploy.server.policy), config.deploy.server.groot.host
+    if policy != "groot":
+        raise ConfigError(
+            f"--model is the checkpoint of --policy groot, and {policy} was chosen; embedded takes --role"
+        )
+    if host is not None:
+        raise ConfigError(
+            f"--model {chosen.model}: deploy.server.groot.host is {host}, a server that runs with a model of its own; "
+            "leave the option out, or set the host to null to start GR00T here"
+        )
+    return chosen.model
 
 
 def read_token(path: str | None) -> str | None:

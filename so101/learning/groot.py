@@ -141,7 +141,7 @@ def find_place(config: Config, dataset: Path, output: Path) -> tuple[Place, list
     if why_no_container is None:
         return container, []
     python = config.training.groot.python
-    if _has_groot(python):
+    if has_groot(python):
         return Place("as it is here", Paths(python or sys.executable, base, str(dataset), str(output))), []
     which = f"training.groot.python ({python})" if python else "this environment"
     return container, [f"container: {why_no_container}", f"local: no package gr00t in {which}"]
@@ -164,7 +164,8 @@ def _compose() -> tuple[list[str], str | None]:
     return compose, None
 
 
-def _has_groot(python: str | None) -> bool:
+def has_groot(python: str | None) -> bool:
+    """Whether Isaac-GR00T is installed for an interpreter (None: this one)."""
     if python is None:
         return importlib.util.find_spec("gr00t") is not None
     probe = "import importlib.util, sys; sys.exit(importlib.util.find_spec('gr00t') is None)"

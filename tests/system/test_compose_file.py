@@ -76,3 +76,16 @@ def test_the_settings_of_the_project_network_are_settings():
 def test_only_loopback_is_published():
     ports = [port for service in COMPOSE["services"].values() for port in service.get("ports", ())]
     assert sorted(ports) == ["127.0.0.1:5555:5555", "127.0.0.1:8000:8000"]
+
+
+def test_the_fine_tune_of_groot_is_started_by_name_only_and_finds_what_was_written_for_it():
+    from so101.learning.groot import _IN_CONTAINER, _SERVICE
+    from so101.learning.groot_files import SCRIPT_FILE
+
+    service = COMPOSE["services"][_SERVICE]
+    assert service["profiles"] == [_SERVICE] and service["restart"] == "no"
+    assert service["user"].split(":")[0] != "0" and service["cap_drop"] == ["ALL"]
+    mounts = {volume.rpartition(":")[2] for volume in service["volumes"]}
+    assert {_IN_CONTAINER.dataset, _IN_CONTAINER.output} <= mounts
+    assert words(service)[-1] == _IN_CONTAINER.launch_file(SCRIPT_FILE)
+    assert (ROOT / service["build"]["context"] / service["build"]["dockerfile"]).is_file()

@@ -9,7 +9,9 @@ import pytest
 from proto.errors import RemoteError
 from services.policy import PolicyClient
 from services.policy.groot import GrootPolicy
+from services.policy.options import Parser, add_policy_options, apply
 from so101.config import load_config
+from so101.errors import ConfigError, DataError
 from so101.policies import PolicyOptions
 from so101.policies.base import PolicyError
 from tests.proto.groot.peer import PeerClient, PeerServer, peer_observation
@@ -124,3 +126,34 @@ def test_an_isaac_groot_that_ends_at_once_is_told(installed):
     installed("raise SystemExit(7)")
     with pytest.raises(PolicyError, match="Isaac-GR00T's server ended with exit code 7 before it answered"):
         GrootPolicy(config_for(f"deploy.server.groot.port={free_port()}"), PolicyOptions())
+
+
+def test_a_folder_that_is_no_checkpoint_is_told_before_gr00t_starts(installed, tmp_path):
+    installed("raise SystemExit(7)")
+    (tmp_path / "out/checkpoint-2000").mkdir(parents=True)
+    with pytest.raises(DataError, match="no GR00T checkpoint, .* missing; name one of its checkpoint-2000"):
+        GrootPolicy(config_for(f"deploy.server.groot.model_path={tmp_path / 'out'}"), PolicyOptions())
+
+
+def test_the_interpreter_that_has_gr00t_is_the_one_of_the_training(tmp_path):
+    with pytest.raises(PolicyError, match=r"environment of /nowhere/python \(training.groot.python\)"):
+        GrootPolicy(config_for("training.groot.python=/nowhere/python"), PolicyOptions())
+
+
+def chosen(*arguments, overrides=()):
+    parser = Parser()
+    add_policy_options(parser)
+    return apply(config_for(*overrides), parser.parse_args(arguments))[0].deploy.server
+
+
+def test_the_option_model_is_the_checkpoint_that_gr00t_is_started_with():
+    server = chosen("--policy", "groot", "--model", "outputs/groot/checkpoint-20000")
+    assert server.groot.model_path == "outputs/groot/checkpoint-20000"
+    assert server.groot.embodiment_tag == "NEW_EMBODIMENT"
+
+
+def test_the_option_model_where_it_means_nothing():
+    with pytest.raises(ConfigError, match="--model is the checkpoint of --policy groot, and embedded was chosen"):
+        chosen("--policy", "embedded", "--model", "x")
+    with pytest.raises(ConfigError, match="host is groot, a server that runs with a model of its own"):
+        chosen("--policy", "groot", "--model", "x", overrides=["deploy.server.groot.host=groot"])
