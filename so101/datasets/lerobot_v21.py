@@ -2,7 +2,8 @@
 
 The dataset is built beside its place and renamed as a whole, so it is there completely or not at all. Equal inputs give
 equal bytes. ``meta/so101.json`` says that this program made it, from which attempts and in which units;
-``meta/so101_randomisation.jsonl`` what was drawn at random for each episode.
+``meta/so101_randomisation.jsonl`` what was drawn at random for each episode, ``meta/so101_objects.parquet`` where the
+objects were in every frame: what a simulator knows and no policy is shown, for auxiliary losses.
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ from so101.pipeline.progress import Reporter, StageResult
 from so101.pipeline.run_folder import RunFolder
 from so101.pipeline.workers import map_unordered
 
-FORMAT_VERSION = 1  # of what this module writes; a change makes existing datasets be written again
+FORMAT_VERSION = 2  # of what this module writes; a change makes existing datasets be written again
 MADE_BY = "so101-twin"
 RANDOMISATION = "so101_randomisation.jsonl"  # in meta/: what was drawn for each episode, when something was
+OBJECTS = "so101_objects.parquet"  # in meta/: columns episode_index, frame_index, one a object: its pose in base
 DATA_PATH = "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet"
 VIDEO_PATH = "videos/chunk-{episode_chunk:03d}/{video_key}/episode_{episode_index:06d}.mp4"
 _FAULTS_SHOWN = 10
@@ -47,7 +49,7 @@ _FAULTS_SHOWN = 10
 class Episode:
     """One demo on its way into the dataset. `columns` are (T, 6) float32 or (T,) arrays by LeRobot name, `videos` the
     files by LeRobot key; `clipped` counts values beyond what LeRobot can report; `drawn` holds the randomised physics
-    and looks."""
+    and looks, `objects` name -> (T, 7) pose in base, position m and quaternion w x y z."""
 
     index: int
     demo_index: int
@@ -56,6 +58,7 @@ class Episode:
     videos: dict[str, Path]
     clipped: int
     drawn: dict[str, Any]
+    objects: dict[str, np.ndarray]
 
     @property
     def length(self) -> int:
@@ -139,7 +142,7 @@ def _read_episodes(config: Config, run: RunFolder) -> list[Episode]:
         columns, clipped = _columns(demo, units, len(episodes), first_row, task_index)
         videos = {key: run.video(demo.index, camera) for camera, key in cameras.items()}
         drawn = _drawn(demo, run)
-        episodes.append(Episode(len(episodes), demo.index, language, columns, videos, clipped, drawn))
+        episodes.append(Episode(len(episodes), demo.index, language, columns, videos, clipped, drawn, demo.objects))
         first_row += demo.num_frames
     missing = [path for episode in episodes for path in episode.videos.values() if not path.is_file()]
     if missing:
@@ -296,8 +299,29 @@ def _write_meta(
     _write_json(meta / "relative_stats.json", _relative_stats(config, vectors))
     _write_json(meta / "modality.json", _modality(config))
     _write_json(meta / MARKER, marker)
+    _write_objects(meta / OBJECTS, episodes)
     if any(episode.drawn for episode in episodes):
         _write_jsonl(meta / RANDOMISATION, [{"episode_index": e.index, **e.drawn} for e in episodes])
+
+
+def _write_objects(path: Path, episodes: list[Episode]) -> None:
+    """An object that an episode does not have is null there."""
+    names = sorted({name for episode in episodes for name in episode.objects})
+    scalars = ("episode_index", "frame_index")
+    columns: dict[str, list[pa.Array]] = {key: [] for key in (*scalars, *names)}
+    pose = pa.list_(pa.float32(), 7)
+    for episode in episodes:
+        for key in scalars:
+            columns[key].append(pa.array(episode.columns[key]))
+        for name in names:
+            poses = episode.objects.get(name)
+            values = pa.nulls(episode.length, pose)
+            if poses is not None:
+                values = pa.FixedSizeListArray.from_arrays(pa.array(poses.astype(np.float32).reshape(-1)), 7)
+            columns[name].append(values)
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({key: pa.chunked_array(parts) for key, parts in columns.items()}), buffer)
+    write_atomic(path, lambda file: file.write(buffer.getvalue()))
 
 
 def _relative_stats(config: Config, vectors: dict[str, list[np.ndarray]]) -> dict[str, dict]:
@@ -333,6 +357,8 @@ def _marker(config: Config, episodes: list[Episode]) -> dict[str, Any]:
     digest = hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=16)
     for episode in episodes:
         digest.update(json.dumps([episode.index, episode.task]).encode())
+        for name, poses in sorted(episode.objects.items()):
+            digest.update(name.encode() + np.ascontiguousarray(poses, np.float32).tobytes())
         if episode.drawn:
             digest.update(json.dumps(episode.drawn, sort_keys=True).encode())
         for column in episode.columns.values():

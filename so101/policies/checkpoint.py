@@ -21,7 +21,7 @@ from so101.errors import ConfigError, did_you_mean
 from so101.policies.base import Modality, Policy, PolicyError, PolicyOptions
 
 MANIFEST = "manifest.json"
-LEARNED: dict[str, str] = {}
+LEARNED: dict[str, str] = {"so101-chunk": "so101.learning.policy:make_chunk_policy"}
 """Kind of a checkpoint -> "module:function" that is called with (config, checkpoint) and returns a `Policy`."""
 
 

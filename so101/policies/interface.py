@@ -3,6 +3,9 @@ is the other end."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 
 from so101.config import Config
@@ -34,6 +37,19 @@ class PolicyInterface:
             name: np.repeat(values[None, :, part].astype(np.float32), batch, axis=0)
             for name, part in self._slices.items()
         }
+
+    def split(self, chunks: np.ndarray) -> Action:
+        """Chunks (B, H, 6) in dataset units by group."""
+        return {name: np.ascontiguousarray(chunks[:, :, part], np.float32) for name, part in self._slices.items()}
+
+    def modality_for(self, cameras: Sequence[str], horizon: int) -> Modality:
+        """That of a policy that looks at `cameras` only and gives `horizon` rows."""
+        return replace(self.modality, video=tuple(cameras), horizon=horizon)
+
+    @property
+    def units(self) -> tuple[np.ndarray, np.ndarray]:
+        """(6,) dataset units a rad, (6,) dataset units at 0 rad."""
+        return self._units.scale, self._units.offset
 
     def to_units(self, q: np.ndarray) -> np.ndarray:
         """(..., 6) rad in dataset units, kept within what LeRobot reports, as in our datasets."""

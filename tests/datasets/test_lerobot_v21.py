@@ -82,11 +82,20 @@ def test_the_checker_finds_nothing(written):
 def test_files_are_where_the_templates_say(written):
     files = set(tree(written.dataset))
     expected = {f"meta/{name}" for name in ("info.json", "episodes.jsonl", "tasks.jsonl", "episodes_stats.jsonl",
-                "stats.json", "relative_stats.json", "modality.json", "so101.json")}  # fmt: skip
+                "stats.json", "relative_stats.json", "modality.json", "so101.json", "so101_objects.parquet")}  # fmt: skip
     for i in range(3):
         expected.add(str(parquet(written, i).relative_to(written.dataset)))
         expected |= {str(video(written, i, name).relative_to(written.dataset)) for name in CAMERAS.values()}
     assert files == expected
+
+
+def test_where_the_objects_were_is_written_beside_the_episodes(written, config):
+    table = pq.read_table(written.dataset / "meta/so101_objects.parquet").to_pydict()
+    demos = [load_demo(path) for path in list_demos(written.verified)]
+    assert table["episode_index"] == [i for i, demo in enumerate(demos) for _ in range(demo.num_frames)]
+    for name in demos[0].objects:
+        expected = np.concatenate([demo.objects[name] for demo in demos])
+        np.testing.assert_allclose(table[name], expected, atol=1e-6)
 
 
 def test_what_was_drawn_is_written_for_every_episode_and_only_then(config, run):

@@ -1,0 +1,113 @@
+"""`./twin train` for the embedded policy: dataset, frame cache, lock, tracking, training."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from so101.config import Config
+from so101.errors import DataError
+from so101.pipeline.progress import Reporter
+
+
+def train_embedded(
+    config: Config,
+    folder: Path,
+    role: str,
+    *,
+    episodes: int | None,
+    fresh: bool,
+    workers: int,
+    reporter: Reporter,
+    clock: Callable[[], float],
+) -> str:
+    """Train ``models/<role>`` on the dataset in `folder`, or go on with it; a sentence on what came out.
+
+    Raises:
+        DataError: the dataset cannot be learned from, the role is another training's or in use.
+        PolicyError: no such device.
+    """
+    import torch
+
+    from so101.learning.dataset import read_dataset
+    from so101.learning.frames import open_frames
+    from so101.learning.train import Trainer
+    from so101.tracking import tracked_run
+
+    if not role or Path(role).name != role or role.startswith("."):
+        raise DataError(f"--role {role!r}: must be the name of a folder, without slashes")
+    models = Path(config.deploy.server.models_dir)
+    target = models / role
+    settings = config.training.embedded
+    with _locked(target):
+        if fresh:
+            shutil.rmtree(target / "training", ignore_errors=True)
+        dataset = read_dataset(folder, config)
+        if episodes is not None:
+            dataset = dataset.first(episodes)
+        frames = open_frames(models / ".frames", dataset, settings.pictures, workers=workers, reporter=reporter)
+        torch.set_num_threads(workers)
+        trainer = Trainer(config, dataset, frames, target, episode_weights(dataset))
+        begun = trainer.step
+        if begun == settings.max_steps:
+            return f"{target} is trained: {begun} steps (begin anew with --fresh)"
+        params = {"role": role, "dataset": str(folder), "episodes": len(dataset.states), **_flat(trainer.identity)}
+        began = clock()
+        with tracked_run(config, kind="train", name=role, params=params, resume_id=trainer.run_id) as run:
+            with run.system_metrics():
+                figures = trainer.run(reporter, run, clock)
+    minutes = (clock() - began) / 60
+    return (
+        f"{target}: trained {trainer.step - begun} steps of {settings.batch_size} samples in {minutes:.1f} min, loss "
+        f"{figures['loss']:.4f}; serve it with `./policy --policy embedded --role {role}`, try it with `./twin eval "
+        f"--policy embedded --role {role}`"
+    )
+
+
+def episode_weights(dataset) -> dict[int, float] | None:
+    """Shares of the episodes where the dataset was merged from weighted sources; None where it was not."""
+    try:
+        from so101.datasets.merge import read_sources
+    except ImportError:
+        return None
+
+    sources = [source for source in read_sources(dataset.folder) if source.weight is not None]
+    if not sources:
+        return None
+    weights = {}
+    for source in sources:
+        known = [e for e in source.episodes if e < len(dataset.states)]
+        frames = sum(int(dataset.lengths[e]) for e in known)
+        weights |= {e: source.weight * int(dataset.lengths[e]) / frames for e in known}
+    missing = sorted(set(range(len(dataset.states))) - set(weights))
+    if missing:
+        raise DataError(
+            f"{dataset.folder}: episode {missing[0]} is of a source without weight while others have one; give all "
+            "sources a weight (`./twin merge SOURCE:WEIGHT ...`)"
+        )
+    return weights
+
+
+def _flat(values: dict, at: str = "") -> dict[str, object]:
+    flat: dict[str, object] = {}
+    for key, value in values.items():
+        flat |= _flat(value, f"{at}{key}.") if isinstance(value, dict) else {f"{at}{key}": value}
+    return flat
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One training a role."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".lock", "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise DataError(f"{folder}: another training is at work on it (process id in {folder / '.lock'})") from None
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
