@@ -125,6 +125,8 @@ def find_place(config: Config, dataset: Path, output: Path) -> tuple[Place, list
     """
     compose, why_no_container = _compose()
     base = config.training.groot.base_model
+    # One process that sees several GPUs would spread its batch over them in its own way.
+    devices = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(config.training.groot.num_gpus))))
     mounts = ["-v", f"{Path(base).absolute()}:{_IN_CONTAINER.base_model}:ro"] if Path(base).is_dir() else []
     run = ["-f", str(_REPOSITORY / "compose.yaml"), "--profile", _SERVICE, "run", "--rm", *mounts, _SERVICE]
     container = Place(
@@ -134,7 +136,7 @@ def find_place(config: Config, dataset: Path, output: Path) -> tuple[Place, list
         environment={
             "GROOT_DATASET": str(dataset),
             "GROOT_OUTPUT": str(output),
-            "GROOT_GPUS": str(config.training.groot.num_gpus),
+            "GROOT_DEVICES": devices,
             "TWIN_USER": os.environ.get("TWIN_USER", f"{os.getuid()}:{os.getgid()}"),
         },
     )
@@ -142,7 +144,8 @@ def find_place(config: Config, dataset: Path, output: Path) -> tuple[Place, list
         return container, []
     python = config.training.groot.python
     if has_groot(python):
-        return Place("as it is here", Paths(python or sys.executable, base, str(dataset), str(output))), []
+        paths = Paths(python or sys.executable, base, str(dataset), str(output))
+        return Place("as it is here", paths, environment={"CUDA_VISIBLE_DEVICES": devices}), []
     which = f"training.groot.python ({python})" if python else "this environment"
     return container, [f"container: {why_no_container}", f"local: no package gr00t in {which}"]
 

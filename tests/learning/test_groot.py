@@ -148,11 +148,12 @@ def test_the_exact_command_and_files(monkeypatch):
 def test_the_command_goes_into_the_container_of_the_compose_file(monkeypatch):
     monkeypatch.setattr(groot, "_compose", lambda: (["docker", "compose"], None))
     monkeypatch.setenv("TWIN_USER", "7:8")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     place, _ = find_place(make_config(), Path("/data/vials"), Path("/data/out"))
     words = " ".join(place.prefix)
     assert words.startswith("docker compose -f ")
     assert words.endswith("compose.yaml --profile groot-train run --rm groot-train")
-    expected = {"GROOT_DATASET": "/data/vials", "GROOT_OUTPUT": "/data/out", "GROOT_GPUS": "1", "TWIN_USER": "7:8"}
+    expected = {"GROOT_DATASET": "/data/vials", "GROOT_OUTPUT": "/data/out", "GROOT_DEVICES": "0", "TWIN_USER": "7:8"}
     assert place.environment == expected
 
 
@@ -164,12 +165,14 @@ def test_a_base_model_in_a_folder_is_mounted(monkeypatch, tmp_path):
     assert "--base_model_path /base_model" in " ".join(finetune_command(config, place.paths))
 
 
-def test_several_gpus_are_torchruns(tmp_path):
+def test_several_gpus_are_torchruns(tmp_path, monkeypatch, no_container):
     config = make_config("training.groot.num_gpus=4")
     command = finetune_command(config, Paths("python", "base", "/d", "/o"))
     assert command[:5] == ["python", "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=4"]
     assert command[5] == "/o/launch/so101_finetune.py"
     assert command[command.index("--num_gpus") + 1] == "4"
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert find_place(config, tmp_path, tmp_path)[0].environment["GROOT_DEVICES"] == "0,1,2,3"
 
 
 def test_parts_that_learn_are_switches_where_they_differ_from_the_launchers_defaults():
