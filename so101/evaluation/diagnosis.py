@@ -43,11 +43,10 @@ class _Case:
 
     @property
     def grasped(self) -> bool:
-        """Whether the jaw held something: by the stages, or because it stood still short of its command."""
-        if self.stages:
-            return self.stages.get("grasped") is not None
+        """Whether the jaw held something: it stood still short of its command, or an object went up with the hand."""
         track = self.track
-        return bool(held_frames(track.q[:, -1], track.sent[:, -1], track.fps, self.config))
+        held = held_frames(track.q[:, -1], track.sent[:, -1], track.fps, self.config)
+        return bool(held) or self.stages.get("lifted") is not None
 
 
 def diagnose(

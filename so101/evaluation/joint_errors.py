@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +12,7 @@ from so101.config import Config
 from so101.datasets.lerobot_v21 import dataset_units
 from so101.datasets.units import rad_to_lerobot
 from so101.evaluation.tracks import Track
-from so101.identification.comparison import lag_frames
-from so101.identification.pieces import Piece, held_frames
+from so101.identification.pieces import held_frames
 
 
 @dataclass(frozen=True)
@@ -83,13 +83,33 @@ def joint_errors(config: Config, track: Track) -> JointErrors:
 
 def tracking_lag(config: Config, track: Track) -> np.ndarray:
     """(J,) frames by which each joint runs behind: where the speeds of command and joint correlate best. Nan for one
-    that moves less than `min_move_rad`."""
+    that moves less than `min_move_rad`. As in the identification, the first moments do not count: an arm that is
+    catching up with its first command would tell a lag of its own."""
     settings = config.deploy.evaluation.diagnosis
-    still = np.zeros(track.q.shape[1])
-    piece = Piece(track.name, track.fps, track.sent, track.q, _free(config, track), track.sent[:1], still)
-    most = min(settings.max_lag_frames, max(0, track.num_frames - 3))
-    lag = lag_frames([track.q], [piece], most)
-    return np.where(np.ptp(track.sent, axis=0) < settings.min_move_rad, np.nan, lag)
+    free = _free(config, track)[1:]
+    free[: math.ceil(config.robot.identification.skip_s * track.fps)] = False
+    command, speed = np.diff(track.sent, axis=0), np.diff(track.q, axis=0)
+    most = min(settings.max_lag_frames, max(0, len(speed) - 2))
+    scores = np.array([_correlation(command[: len(speed) - k], speed[k:], free[k:]) for k in range(most + 1)])
+    moved = (np.ptp(track.sent, axis=0) >= settings.min_move_rad) & (scores.max(0) > 0)
+    return np.where(moved, _peak(scores), np.nan)
+
+
+def _correlation(a: np.ndarray, b: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """(J,) cosine between columns of (T, J) over the frames that count; 1 for columns that agree, 0 for still ones."""
+    size = np.sqrt((a**2 * counts).sum(0) * (b**2 * counts).sum(0))
+    return (a * b * counts).sum(0) / np.where(size > 0, size, 1.0)
+
+
+def _peak(scores: np.ndarray) -> np.ndarray:
+    """(J,) place of the largest of (K, J), between rows by the parabola through it and its neighbours."""
+    best = scores.argmax(0)
+    place = best.astype(float)
+    for joint, k in enumerate(best):
+        if 0 < k < len(scores) - 1:
+            low, here, high = scores[k - 1 : k + 2, joint]
+            place[joint] += 0.5 * (low - high) / (low - 2 * here + high)
+    return place
 
 
 def _free(config: Config, track: Track) -> np.ndarray:
