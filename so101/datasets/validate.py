@@ -19,6 +19,7 @@ from so101.datasets.checks.motion import check_motion
 from so101.datasets.checks.rows import read_rows
 from so101.datasets.checks.statistics import check_episode_stats, check_groot_stats
 from so101.datasets.checks.video import check_codecs, check_frozen, probe_videos
+from so101.datasets.lerobot_source import SOURCES
 
 __all__ = [
     "CHECKS",
@@ -88,7 +89,7 @@ def check_dataset(path: Path | str, config: Config, *, images: bool = True) -> C
         check_codecs(data, findings, settings)
         check_frozen(data, findings, settings)
         check_trained_on(data, findings, config)
-        check_motion(data, findings, config, _marker(data.root))
+        check_motion(data, findings, config, _meta_json(data.root, MARKER), _meta_json(data.root, SOURCES))
     order = {name: number for number, name in enumerate(CHECKS)}
     faults = sorted(findings.faults, key=lambda fault: order[fault.check])
     return CheckReport(data.root, tuple(faults), frozenset(findings.ran))
@@ -112,10 +113,10 @@ def _format(data: Dataset, findings: Findings, *, images: bool, horizon: int | N
     return True
 
 
-def _marker(root: Path) -> dict | None:
-    """What ./twin dataset wrote beside the dataset; None for foreign ones."""
+def _meta_json(root: Path, name: str) -> dict | None:
+    """A file that ./twin dataset or ./twin merge wrote beside those of LeRobot; None for foreign datasets."""
     try:
-        marker = json.loads((root / "meta" / MARKER).read_text(encoding="utf-8"))
+        value = json.loads((root / "meta" / name).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return marker if isinstance(marker, dict) else None
+    return value if isinstance(value, dict) else None

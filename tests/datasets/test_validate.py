@@ -338,6 +338,16 @@ def test_the_format_alone_knows_no_configuration(dataset):
     assert validate_dataset(dataset, images=False) == []
 
 
+def test_episodes_that_a_merge_repeats_for_weights_are_no_copies(config, dataset):
+    copy_episode(dataset, 0, 1)
+    sources = dataset / "meta/so101_sources.json"
+    sources.write_text(json.dumps({"sources": [{"name": "sim", "episodes": [0, 1, 2]}]}))
+    assert check_dataset(dataset, config, images=False).state("duplicates") == "ok"
+    apart = [{"name": "sim", "episodes": [0, 2]}, {"name": "real", "episodes": [1]}]
+    sources.write_text(json.dumps({"sources": apart}))
+    assert check_dataset(dataset, config, images=False).state("duplicates") == "fault"
+
+
 def test_units_of_a_dataset_of_ours_are_those_it_says(dataset):
     other = load_config(overrides=[*OVERRIDES, "dataset.units.body=normalized"])
     report = check_dataset(dataset, other, images=False)

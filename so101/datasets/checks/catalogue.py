@@ -12,9 +12,9 @@ class Check(NamedTuple):
     fix: str
 
 
-_AGAIN = "write the dataset again (./twin dataset; foreign data: ./twin merge)"
+_AGAIN = "write the dataset again: ./twin dataset --fresh, or the tool that made it"
 _CONVERT = (
-    "convert it: ./twin merge reads v3.0 and writes v2.1, and so does Isaac-GR00T's "
+    "convert it: ./twin merge FOLDER --out OTHER reads v3.0 and writes v2.1, and so does Isaac-GR00T's "
     "scripts/lerobot_conversion/convert_v3_to_v2.py"
 )
 
@@ -28,9 +28,7 @@ CHECKS: dict[str, Check] = {
     "jsonl": Check(
         "jsonl files hold one JSON object a line, no blank line", "delete blank lines and repair the line that is named"
     ),
-    "episode_index": Check(
-        "episodes count 0, 1, 2, ... in order", "number files and lines anew from 0 without gaps (./twin merge does)"
-    ),
+    "episode_index": Check("episodes count 0, 1, 2, ... in order", "number files and lines anew from 0 without gaps"),
     "totals": Check("the counts in info.json are those of the files", "correct info.json to what the files say"),
     "strays": Check("every data and video file belongs to an episode", "remove the file, LeRobot would load it"),
     # rows
@@ -44,7 +42,8 @@ CHECKS: dict[str, Check] = {
     "counters": Check("frame_index, episode_index and index count on", _AGAIN),
     "fps": Check(
         "info.json, rows, videos and the control loop have one rate",
-        "set fps to the true rate and make timestamps frame_index / fps; resample where the loop runs at another rate",
+        "set fps to the true rate and timestamps to frame_index / fps; "
+        "to change the rate: ./twin merge FOLDER --resample 30 --out OTHER",
     ),
     "timestamps": Check(
         "timestamps are frame_index / fps, from 0 in each episode",
@@ -99,9 +98,12 @@ CHECKS: dict[str, Check] = {
     ),
     "units": Check(
         "state and action are in the unit of dataset.units",
-        "convert with ./twin merge, or say what it is: --set dataset.units.body=degrees|normalized",
+        "say what it is: --set dataset.units.body=normalized; "
+        "or convert it: ./twin merge FOLDER --to-units degrees --out OTHER",
     ),
-    "duplicates": Check("no episode is there twice", "leave the copy out (./twin merge drops it)"),
+    "duplicates": Check(
+        "no episode is there twice", "leave the copy out; to weigh episodes: ./twin merge --materialise-weights"
+    ),
     "action_copies_state": Check(
         "actions are commands, no copy of the measured joints",
         "record the leader's or controller's targets; a policy trained on a copy learns to stand still",

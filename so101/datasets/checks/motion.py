@@ -16,11 +16,12 @@ _UNITS: dict[str, Unit] = {"degrees": "degrees", "normalized": "normalised"}  # 
 _RADIANS_BELOW = np.pi * 1.001  # an arm whose five joints all stay below 3.2 degrees does nothing
 _DETECTION_ROWS = 20_000  # looked at; more say nothing new
 _COURSE_POINTS = 64  # of an episode, when two courses are compared
+_CONVERT_RADIANS = "./twin merge FOLDER:1:a --units a=radians --to-units degrees --out OTHER"
 _JAW_SLACK = 1.0  # percent that LeRobot's rounding may leave beyond 0..100
 
 
-def check_motion(data: Dataset, findings: Findings, config: Config, marker: dict | None) -> None:
-    """All of this module. `marker`: content of meta/so101.json, when there is one."""
+def check_motion(data: Dataset, findings: Findings, config: Config, marker: dict | None, sources: dict | None) -> None:
+    """All of this module. `marker`, `sources`: what ./twin dataset and ./twin merge wrote in meta/, when they did."""
     in_order = _joints(data, findings, config.robot.joint_names)
     if not (data.complete and in_order) or any(
         not np.isfinite(c[k]).all() for c in data.columns for k in VECTORS.values()
@@ -30,7 +31,7 @@ def check_motion(data: Dataset, findings: Findings, config: Config, marker: dict
         _units(data, findings, config, key)
     _marker_units(findings, config, marker)
     _movement(data, findings, config.training.dataset_check)
-    _duplicates(data, findings, config.training.dataset_check)
+    _duplicates(data, findings, config.training.dataset_check, sources)
 
 
 def _joints(data: Dataset, findings: Findings, joints: list[str]) -> bool:
@@ -60,7 +61,7 @@ def _units(data: Dataset, findings: Findings, config: Config, key: str) -> None:
     says = f"dataset.units.body says {body}"
     if np.abs(arm).max() <= _RADIANS_BELOW:
         text = f"no joint leaves {np.abs(arm).max():.3g}, which looks like radians; {says}"
-        findings.error("units", f"{key}: {text}", "convert radians to degrees, the jaw to 0..100 (./twin merge does)")
+        findings.error("units", f"{key}: {text}", _CONVERT_RADIANS)
         return
     if jaw.min() < -_JAW_SLACK or jaw.max() > 100 + _JAW_SLACK:
         text = f"the jaw reaches {jaw.min():.4g} .. {jaw.max():.4g}; LeRobot has it from 0 (closed) to 100 (open)"
@@ -112,13 +113,19 @@ def _movement(data: Dataset, findings: Findings, settings: DatasetCheckConfig) -
         )
 
 
-def _duplicates(data: Dataset, findings: Findings, settings: DatasetCheckConfig) -> None:
-    """Equal bytes are copies; courses that nearly agree when stretched to one length are probably."""
+def _duplicates(data: Dataset, findings: Findings, settings: DatasetCheckConfig, sources: dict | None) -> None:
+    """Equal bytes are copies; courses that nearly agree when stretched to one length are probably.
+
+    ./twin merge repeats the episodes of a source on purpose, for weights that GR00T does not know, and refuses others.
+    """
     findings.looked("duplicates")
+    source = _source_of(sources)
     seen: dict[bytes, int] = {}
     fresh = []
     for index, columns in enumerate(data.columns):
         digest = hashlib.blake2b(b"".join(np.ascontiguousarray(columns[key]) for key in VECTORS.values())).digest()
+        if digest in seen and index in source and source[index] == source.get(seen[digest]):
+            continue
         if digest in seen:
             findings.error("duplicates", f"episode {index} has the states and actions of episode {seen[digest]}")
         else:
@@ -135,6 +142,14 @@ def _duplicates(data: Dataset, findings: Findings, settings: DatasetCheckConfig)
         pairs = ", ".join(f"{a} and {b} ({rms:.2g})" for a, b, rms in near[:4])
         text = f"{len(near)} episodes differ from another by less than {settings.duplicate_rms:g} RMS: {pairs}"
         findings.warn("duplicates", text)
+
+
+def _source_of(sources: dict | None) -> dict[int, str]:
+    """Episode -> name of its source, of a merged dataset."""
+    try:
+        return {index: row["name"] for row in (sources or {})["sources"] for index in row["episodes"]}
+    except (KeyError, TypeError):
+        return {}
 
 
 def _course(action: np.ndarray) -> np.ndarray:
