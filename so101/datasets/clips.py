@@ -106,8 +106,10 @@ def encode_clip(clip: Clip, target: Path, encoding: Encoding) -> None:
     with VideoWriter(target, encoding.config.model_copy(update={"cameras": cameras})) as writer:
         for image in decode_clip(clip):
             writer.write(_with_bars(image, encoding.width / encoding.height))
-    if writer.num_frames != clip.num_frames:
-        raise DataError(f"{clip.path}: {writer.num_frames} of the episode's {clip.num_frames} frames could be decoded")
+        if writer.num_frames != clip.num_frames:
+            raise DataError(
+                f"{clip.path}: {writer.num_frames} of the episode's {clip.num_frames} frames could be decoded"
+            )
 
 
 def decode_clip(clip: Clip) -> Iterator[np.ndarray]:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from so101.datasets.checks.base import MARKER, SCALAR_DTYPES
 from so101.datasets.clips import Clip
 from so101.datasets.lerobot_files import episode_tables, fill_path, first_task, read_json, read_json_lines, read_parquet
-from so101.datasets.validate import MARKER, SCALAR_DTYPES
 from so101.errors import DataError
 
 SOURCES = "so101_sources.json"  # in meta/ of a merged dataset: which episodes come from where

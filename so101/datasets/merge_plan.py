@@ -228,7 +228,9 @@ def _make_episodes(source: PlannedSource, options: MergeOptions, config: Config,
         for key, feature in source.features.items():
             if feature["dtype"] != "video":
                 values = episode.columns[feature["_from"]]
-                columns[key] = _resampled(values[:, source.orders[key]] if key in source.orders else values, picks)
+                columns[key] = _resampled(
+                    np.take(values, source.orders[key], axis=1) if key in source.orders else values, picks
+                )
         clips = {
             key: episode.clips[feature["_from"]]
             for key, feature in source.features.items()
