@@ -41,6 +41,9 @@ def evaluate(
         typer.Option(metavar="HOST:PORT", help="A policy server that runs already.", show_default="one a worker"),
     ] = None,
     demo: Annotated[Path | None, typer.Option(metavar="FILE", help="replay: a demo, or the folder of a run.")] = None,
+    reference: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="Demos the metrics compare with: a run, a dataset, a folder.")
+    ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="First remove the episodes that are in the folder.")] = False,
 ) -> None:
     """Try a policy on held-out placements, through the policy server; the same command goes on after a kill."""
@@ -74,7 +77,9 @@ def evaluate(
     )
     name = config.deploy.server.role if policy == "embedded" and server is None else policy
     with make_reporter(console) as reporter:
-        done = run_evaluation(config, served, out or _FOLDER / name, seeds, reporter, workers=workers, fresh=fresh)
+        done = run_evaluation(
+            config, served, out or _FOLDER / name, seeds, reporter, workers=workers, fresh=fresh, reference=reference
+        )
     for line in (*text(done.summary), f"{done.folder.figure}, {done.folder.summary}, {done.folder.videos}"):
         console.print(line, soft_wrap=True, markup=False, highlight=False)
 

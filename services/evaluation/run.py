@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from services.evaluation import worker
+from services.evaluation import measuring, worker
 from services.evaluation.worker import MakeWorld, Served
 from so101.config import Config
 from so101.evaluation.closed_loop.figures import outcome_figure, write_figure
@@ -19,6 +19,7 @@ from so101.evaluation.closed_loop.record import Episode, episode_path
 from so101.evaluation.closed_loop.summary import metrics, summarise
 from so101.evaluation.closed_loop.twin_world import TwinWorld
 from so101.evaluation.closed_loop.videos import chosen, video_path
+from so101.evaluation.measure import totals
 from so101.files import write_json
 from so101.pipeline.progress import Reporter
 from so101.pipeline.workers import map_unordered
@@ -69,6 +70,7 @@ def run_evaluation(
     make_world: MakeWorld = TwinWorld,
     kind: Kind = "eval",
     facts: Mapping[str, Any] = MappingProxyType({}),
+    reference: Path | None = None,
 ) -> Evaluated:
     """Run the episodes that are missing, then videos, figure, summary and the entry in MLflow.
 
@@ -78,6 +80,7 @@ def run_evaluation(
         make_world: importable, so that a worker process finds it; called with the configuration and camera names.
         kind: experiment in MLflow.
         facts: what else tells these episodes from others, flat: of the world, for example.
+        reference: demos that the metrics compare with: a run, a dataset, a folder.
 
     Raises:
         RunFolderError: the folder holds episodes of another policy or of other settings.
@@ -88,17 +91,23 @@ def run_evaluation(
     made = _run_episodes(config, served, folder, seeds, reporter, workers, make_world)
     episodes = folder.load(seeds)
     summary = {**summarise(episodes, config.dataset.report.confidence), "policy": policy, "task": config.task.name}
+    measured, pictures = [], []
+    if config.deploy.evaluation.metrics:
+        measured = measuring.measure_episodes(config, folder, episodes, reporter, workers, reference)
+    if measured:
+        summary |= {"metrics": totals(measured), "diagnoses": measuring.diagnoses(measured)}
+        pictures = measuring.draw(config, folder, measured, reference)
     _film(config, folder, episodes, reporter, workers)
     figure = outcome_figure(config, episodes, summary, root.name)
     write_figure(folder.figure, figure)
     before = _json(folder.summary).get("mlflow_run")
     params = {**{f"policy.{key}": value for key, value in policy.items()}, **_params(config, seeds)}
     with tracked_run(config, kind=kind, name=root.name, params=params, resume_id=before) as run:
-        run.log(metrics(summary))
+        run.log({**metrics(summary), **summary.get("metrics", {})})
         run.figure("outcomes", figure)
         summary["mlflow_run"] = run.id
         write_json(folder.summary, summary)
-        _keep_files(run, folder, episodes)
+        _keep_files(run, folder, episodes, pictures)
     return Evaluated(folder, episodes, summary, made)
 
 
@@ -146,8 +155,12 @@ def _film(config: Config, folder: EvalFolder, episodes: list[Episode], reporter:
         worker.end()
 
 
-def _keep_files(run: NullRun, folder: EvalFolder, episodes: list[Episode]) -> None:
+def _keep_files(run: NullRun, folder: EvalFolder, episodes: list[Episode], pictures: list[Path]) -> None:
     run.artifact(folder.summary)
+    if folder.metrics.is_file():
+        run.artifact(folder.metrics)
+    for path in pictures:
+        run.artifact(path, "figures")
     for episode in episodes:
         if (path := video_path(folder.videos, episode)).is_file():
             run.artifact(path, "videos")

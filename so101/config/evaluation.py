@@ -76,6 +76,8 @@ class EvaluationConfig(Section):
     success_hold_s: float = Field(gt=0)
     observation_delay_frames: int = Field(ge=0)
     torch_threads: int = Field(ge=1)
+    metrics: bool
+    figures: int = Field(ge=0)
     stages: StagesConfig
     videos: EvaluationVideosConfig
     diagnosis: DiagnosisConfig

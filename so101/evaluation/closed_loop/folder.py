@@ -73,6 +73,16 @@ class EvalFolder:
         """PNG."""
         return self.root / "outcomes.png"
 
+    @property
+    def metrics(self) -> Path:
+        """JSON: FRAME metrics, errors of joints, diagnoses of every episode."""
+        return self.root / "metrics.json"
+
+    @property
+    def pictures(self) -> Path:
+        """Folder of pictures of single episodes."""
+        return self.root / "figures"
+
     def missing(self, seeds: Iterable[int]) -> list[int]:
         """Those of `seeds` that have no episode yet."""
         return [seed for seed in seeds if not episode_path(self.episodes, seed).is_file()]
@@ -122,9 +132,10 @@ class EvalFolder:
 
     def _clear(self) -> None:
         """Remove what an evaluation wrote, and nothing else."""
-        for path in (*list_episodes(self.episodes), *self.videos.glob("*_episode_*.mp4")):
+        made = (self.videos.glob("*_episode_*.mp4"), self.pictures.glob("episode_*.png"))
+        for path in (*list_episodes(self.episodes), *made[0], *made[1]):
             path.unlink()
-        for path in (self.record, self.summary, self.figure):
+        for path in (self.record, self.summary, self.figure, self.metrics):
             path.unlink(missing_ok=True)
 
 

@@ -66,8 +66,26 @@ def text(summary: dict[str, Any]) -> list[str]:
         lines.append(f"latency of {summary['chunks']} chunks, seen by the client: {seen} ms")
     if (server := summary["server"]) is not None:
         lines.append(f"in the server: p50 {server['p50']:.1f}, p99 {server['p99']:.1f} ms")
+    lines += _metrics_text(summary)
     lines += [f"policy error in {count} episodes: {error}" for error, count in summary["errors"].items()]
     return lines
+
+
+def _metrics_text(summary: dict[str, Any]) -> list[str]:
+    """Of a summary with the metrics of `so101.evaluation.measure`."""
+    if (found := summary.get("metrics")) is None:
+        return []
+    joints = {key.removeprefix("mse_share/"): share for key, share in found.items() if key.startswith("mse_share/")}
+    shares = ", ".join(f"{name} {share:.0%}" for name, share in joints.items())
+    told = [
+        f"FRAME, medians: path {100 * found['frame/path_length_m']:.0f} cm, smoothness "
+        f"{found['frame/smoothness_by_length']:.2f}; commanded against observed: ATE "
+        f"{1000 * found['frame/ate_m']:.0f} mm, RTE {1000 * found['frame/rte_m']:.1f} mm, "
+        f"DTW {found['frame/dtw_m']:.1f} m, action MSE {found['frame/action_mse']:.0f}",
+        f"share of the action MSE: {shares}",
+    ]
+    counts = ", ".join(f"{name} {count}" for name, count in summary["diagnoses"]["counts"].items())
+    return [*told, f"known failure shapes, episodes: {counts or 'none'}"]
 
 
 def metrics(summary: dict[str, Any]) -> dict[str, float]:
