@@ -9,6 +9,7 @@ import traceback
 import typer
 
 from so101.cli import (
+    compare,
     config,
     dataset,
     filter,
@@ -50,6 +51,7 @@ _PANELS = {
         ("sources", merge.sources, merge),
         ("train", train.train, train),
         ("metrics", metrics.metrics, metrics),
+        ("compare", compare.compare, compare),
     ],
     "Tools": [
         ("config", config.config, config),

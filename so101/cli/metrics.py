@@ -41,7 +41,8 @@ def metrics(
         Path | None, typer.Option(metavar="PATH", help="Demos to compare with: a run, a dataset, a folder.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where the files go.", show_default="runs/metrics/NAME")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Where the files go.", show_default="PATH/metrics, or runs/metrics/NAME"),
     ] = None,
     figures: Annotated[
         int, typer.Option(min=0, help="Rollouts to draw; those with a diagnosis come first, then failures.")
@@ -64,7 +65,7 @@ def metrics(
         for one in tracks:
             measured.append(measure(config, one, fk, references))
             reporter.advance(1, one.name)
-    folder = out or _FOLDER / path.resolve().name
+    folder = out or _own_folder(path)
     numbers = totals(measured)
     write_json(folder / "metrics.json", {"totals": numbers, "rollouts": [one.figures() for one in measured]})
     drawn = sorted(measured, key=lambda one: (not one.diagnoses, one.track.success is not False))[:figures]
@@ -76,6 +77,14 @@ def metrics(
     if track:
         _track(config, path, folder, numbers, pictures)
     console.print(f"Written: {folder} ({1 + len(pictures)} files)", soft_wrap=True, markup=False, highlight=False)
+
+
+def _own_folder(path: Path) -> Path:
+    """In evaluations and sessions; others are left as they are."""
+    from so101.evaluation.compared_runs import METRICS_FOLDER
+
+    ours = (path / "summary.json").is_file() or (path / "logs").is_dir()
+    return path / METRICS_FOLDER if ours else _FOLDER / path.resolve().name
 
 
 def _draw(config: Config, measured: Sequence[Measured], folder: Path, references: Sequence[tuple]) -> list[Path]:

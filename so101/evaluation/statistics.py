@@ -1,7 +1,8 @@
 """Numbers of the report: success intervals, trajectory statistics, coverage of start poses, source use, causes.
 
-Path length and smoothness follow the FRAME metrics (robometric-frame): the length of the end effector's path, and the
-sum of its second differences divided by that length (lower is smoother; 0 for a straight line at even speed).
+Path length and smoothness follow the FRAME metrics (robometric-frame 0.2; later ones divide otherwise, see
+`so101.evaluation.frame`): the length of the end effector's path, and the sum of its second differences divided by that
+length (lower is smoother; 0 for a straight line at even speed).
 """
 
 from __future__ import annotations
@@ -49,6 +50,30 @@ def wilson_interval(successes: int, n: int, confidence: float = 0.95) -> Interva
     half = math.sqrt(z2 * (share * (1 - share) + z2 / (4 * n)) / n) / (1 + z2 / n)
     # the ends are exactly 0 and 1 there; rounding is not
     return Interval(0.0 if successes == 0 else center - half, 1.0 if successes == n else center + half)
+
+
+class Difference(NamedTuple):
+    """One share less another, and its interval, all in [-1, 1]."""
+
+    value: float
+    low: float
+    high: float
+
+
+def share_difference(a: tuple[int, int], b: tuple[int, int], confidence: float = 0.95) -> Difference:
+    """Share of `a` less that of `b`, (successes, n) each, of independent samples, with Newcombe's interval (1998,
+    method 10), which is made of the two Wilson intervals.
+
+    Raises:
+        ValueError: as `wilson_interval`, or nothing was tried.
+    """
+    if a[1] == 0 or b[1] == 0:
+        raise ValueError(f"share_difference: {a[1]} and {b[1]} were tried; needs one at least of each")
+    (low_a, high_a), (low_b, high_b) = (wilson_interval(*tried, confidence) for tried in (a, b))
+    share_a, share_b = a[0] / a[1], b[0] / b[1]
+    value = share_a - share_b
+    below, above = math.hypot(share_a - low_a, high_b - share_b), math.hypot(high_a - share_a, share_b - low_b)
+    return Difference(value, value - below, value + above)
 
 
 def path_length(positions: np.ndarray) -> float:
