@@ -73,7 +73,7 @@ def test_what_it_leaves(evaluated):
     videos = sorted(path.name for path in done.folder.videos.iterdir())
     assert videos[-1] == f"success_episode_{done.episodes[0].seed:07d}.mp4"
     frames = probe_video(done.folder.videos / videos[-1]).num_frames
-    assert frames == len([*range(0, done.episodes[0].num_frames - 1, 2), 0])
+    assert frames == len([*range(0, done.episodes[0].num_frames - 1, 3), 0])
 
 
 def test_the_same_command_does_nothing_twice_and_more_episodes_are_added(config, evaluated):
