@@ -82,6 +82,7 @@ def train_groot(config: Config, dataset: Path, *, dry_run: bool, say: Say) -> Pa
             f"training.groot.batch.size {groot.batch.size} cannot be shared by num_gpus {groot.num_gpus}; "
             "the size is that of all GPUs together, choose a multiple"
         )
+    say(f"checking {dataset}")
     report = check_dataset(dataset, config, images=False)
     for line in report_lines(report):
         say(line)

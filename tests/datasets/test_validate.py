@@ -187,6 +187,16 @@ def normalised(values: np.ndarray) -> np.ndarray:
     return np.clip(values * 1.5, [-100] * 5 + [0], 100).astype(np.float32)
 
 
+def foreign_percent(root: Path) -> None:
+    """Of another recorder: no word on units."""
+    everywhere(None, normalised)(root)
+    (root / "meta/so101.json").unlink()
+
+
+def beyond_the_arm(values: np.ndarray) -> np.ndarray:
+    return values * np.array([1, 1, 1.6, 1, 1, 1])
+
+
 def task_text(root: Path, text: str) -> None:
     lines(root, "tasks.jsonl", lambda v: [json.dumps({"task_index": 0, "task": text})])
 
@@ -262,7 +272,8 @@ DEFECTS = {
     "stale relative stats": (zero_relative, "relative_stats", "single_arm.mean: differs"),
     "relative stats of another horizon": (lambda root: recompute(root, 8), "relative_stats", "has 8 steps"),
     "radians": (everywhere(None, np.radians), "units", "looks like radians"),
-    "percent declared as degrees": (everywhere(None, normalised), "units", "the joints look like normalised"),
+    "percent declared as degrees": (foreign_percent, "units", "the joints look like normalised"),
+    "angles beyond the arm": (everywhere("action", beyond_the_arm), "units", "elbow_flex reaches"),
     "jaw beyond its range": (everywhere("action", lambda v: v + [0, 0, 0, 0, 0, 60]), "units", "the jaw reaches"),
     "columns swapped": (everywhere(None, swap), "units", "the jaw reaches"),
     "names in another order": (on_info(lambda v: v["features"]["action"]["names"].reverse()), "joints", "the order is"),
@@ -346,6 +357,13 @@ def test_episodes_that_a_merge_repeats_for_weights_are_no_copies(config, dataset
     apart = [{"name": "sim", "episodes": [0, 2]}, {"name": "real", "episodes": [1]}]
     sources.write_text(json.dumps({"sources": apart}))
     assert check_dataset(dataset, config, images=False).state("duplicates") == "fault"
+
+
+def test_a_dataset_of_ours_whose_joints_end_at_100_degrees_is_not_taken_for_percent(config, dataset):
+    everywhere("action", lambda v: np.where(np.arange(6) == 1, np.clip(v * 2, -100, 100), v))(dataset)
+    assert check_dataset(dataset, config, images=False).state("units") == "ok"
+    (dataset / "meta/so101.json").unlink()
+    assert check_dataset(dataset, config, images=False).state("units") == "ok"
 
 
 def test_units_of_a_dataset_of_ours_are_those_it_says(dataset):

@@ -17,7 +17,7 @@ _RADIANS_BELOW = np.pi * 1.001  # an arm whose five joints all stay below 3.2 de
 _DETECTION_ROWS = 20_000  # looked at; more say nothing new
 _COURSE_POINTS = 64  # of an episode, when two courses are compared
 _CONVERT_RADIANS = "./twin merge FOLDER:1:a --units a=radians --to-units degrees --out OTHER"
-_JAW_SLACK = 1.0  # percent that LeRobot's rounding may leave beyond 0..100
+_PERCENT_SLACK = 1.0  # that rounding may leave beyond 100
 
 
 def check_motion(data: Dataset, findings: Findings, config: Config, marker: dict | None, sources: dict | None) -> None:
@@ -27,9 +27,9 @@ def check_motion(data: Dataset, findings: Findings, config: Config, marker: dict
         not np.isfinite(c[k]).all() for c in data.columns for k in VECTORS.values()
     ):
         return
+    written = _written_units(findings, config, marker)
     for key in VECTORS.values():
-        _units(data, findings, config, key)
-    _marker_units(findings, config, marker)
+        _units(data, findings, config, key, written)
     _movement(data, findings, config.training.dataset_check)
     _duplicates(data, findings, config.training.dataset_check, sources)
 
@@ -52,10 +52,13 @@ def _joints(data: Dataset, findings: Findings, joints: list[str]) -> bool:
     return right
 
 
-def _units(data: Dataset, findings: Findings, config: Config, key: str) -> None:
-    """Ranges of the joints, the encoder's steps, and radians, which fit every range."""
+def _units(data: Dataset, findings: Findings, config: Config, key: str, written: str | None) -> None:
+    """Radians, which fit every range; ranges of the joints; then, of foreign data, what else the numbers show.
+
+    A dataset of ours says its unit (`written`), and its joints are no encoder's: only ranges can contradict it.
+    """
     findings.looked("units")
-    body, declared = config.dataset.units.body, _UNITS[config.dataset.units.body]
+    body, joints = config.dataset.units.body, config.robot.joints
     values = np.concatenate([columns[key] for columns in data.columns]).astype(float)
     arm, jaw = values[:, :-1], values[:, -1]
     says = f"dataset.units.body says {body}"
@@ -63,28 +66,47 @@ def _units(data: Dataset, findings: Findings, config: Config, key: str) -> None:
         text = f"no joint leaves {np.abs(arm).max():.3g}, which looks like radians; {says}"
         findings.error("units", f"{key}: {text}", _CONVERT_RADIANS)
         return
-    if jaw.min() < -_JAW_SLACK or jaw.max() > 100 + _JAW_SLACK:
+    if jaw.min() < -_PERCENT_SLACK or jaw.max() > 100 + _PERCENT_SLACK:
         text = f"the jaw reaches {jaw.min():.4g} .. {jaw.max():.4g}; LeRobot has it from 0 (closed) to 100 (open)"
         findings.error("units", f"{key}: {text}")
-    arm = arm[:: max(1, len(arm) // _DETECTION_ROWS)]  # the jaw is 0..100 in both units, so it says nothing
+    limits = np.full(len(joints) - 1, 100 + _PERCENT_SLACK)
+    if body == "degrees":
+        unswept, margin_rad = config.teleop.unit_detection.unswept_joint, config.teleop.unit_detection.range_margin_rad
+        limits = np.degrees([max(-joint.lower_rad, joint.upper_rad) + margin_rad for joint in joints[:-1]])
+        limits[[joint.name == unswept for joint in joints[:-1]]] = 181.0  # a whole turn
+    beyond = np.abs(arm).max(0) - limits
+    if (beyond > 0).any():
+        joint = int(np.argmax(beyond))
+        text = f"{joints[joint].name} reaches {np.abs(arm[:, joint]).max():.4g}, the arm {limits[joint]:.4g}; {says}"
+        findings.error("units", f"{key}: {text}")
+    elif written is None:
+        found = _detected(arm, config)
+        if found not in (None, _UNITS[body]):
+            findings.error("units", f"{key}: the joints look like {found}; {says}")
+
+
+def _detected(arm: np.ndarray, config: Config) -> Unit | None:
+    """The unit of (T, 5) body joints when the numbers decide it.
+
+    The jaw is alike in both units of a dataset, and a joint that ends at 100 degrees looks clamped at 100 percent: both
+    are left out.
+    """
+    ends = [max(-joint.lower_rad, joint.upper_rad) for joint in config.robot.joints[:-1]]
+    told = [column for column, end in enumerate(ends) if abs(np.degrees(end) - 100) > _PERCENT_SLACK]
+    rows = arm[:: max(1, len(arm) // _DETECTION_ROWS)][:, told]
     try:
-        found = detect_units(arm, config.robot.joint_names[:-1], config, where=key).unit
+        return detect_units(rows, [config.robot.joint_names[column] for column in told], config).unit
     except DataError:
-        try:
-            detect_units(arm, config.robot.joint_names[:-1], config, declared=declared, where=key)
-        except DataError as error:
-            findings.error("units", str(error).replace("(teleop.recordings.units)", "(dataset.units.body)"))
-        return
-    if found != declared:
-        findings.error("units", f"{key}: the joints look like {found}; {says}")
+        return None
 
 
-def _marker_units(findings: Findings, config: Config, marker: dict | None) -> None:
-    """A dataset of ours says its unit."""
+def _written_units(findings: Findings, config: Config, marker: dict | None) -> str | None:
+    """The unit that a dataset of ours says it is in; another than the configuration's is a fault."""
     written = ((marker or {}).get("units") or {}).get("body")
     if written is not None and written != config.dataset.units.body:
         text = f"written in {written}; dataset.units.body says {config.dataset.units.body}"
         findings.error("units", f"meta/{MARKER}: {text}")
+    return written
 
 
 def _movement(data: Dataset, findings: Findings, settings: DatasetCheckConfig) -> None:
