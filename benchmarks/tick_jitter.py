@@ -2,6 +2,7 @@
 cameras, policy server. Beside it, in a process of its own, an empty loop on the same grid shows what the machine adds.
 
     .venv/bin/python benchmarks/tick_jitter.py --minutes 10
+    .venv/bin/python benchmarks/tick_jitter.py --policy embedded --role policy --set cameras.scale=0.25
 
 Lateness in ms after the grid time: when the loop woke, and when its command had been answered by the driver.
 """
@@ -20,6 +21,9 @@ from pathlib import Path
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.policy_latency import untrained_policy
 from proto.stopping import stop_on_signals
 from services.real.parts import Setting
 from services.real.session import Rollouts, Wishes
@@ -36,6 +40,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10.0, help="of rollouts, without the pauses between them")
     parser.add_argument("--overlap", action="store_true", help="inference overlapped with execution")
+    parser.add_argument("--policy", choices=("replay", "embedded"), default="replay")
+    parser.add_argument("--role", help="embedded: folder in models/; weights at random without")
+    parser.add_argument("--seconds", type=float, default=15.0, help="embedded: of a rollout; replay ends by itself")
     parser.add_argument("--demo", type=Path, help="a demo or a run; made by the scripted operator without")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
     parser.add_argument("--json", type=Path, metavar="FILE")
@@ -52,14 +59,22 @@ def measure(options: argparse.Namespace, folder: Path) -> dict:
     settings = own_sockets(folder)
     settings += [f"deploy.control.overlap={str(options.overlap).lower()}", *options.set]
     config = load_config(overrides=settings)
-    path = options.demo or make_demo(config, folder)
-    path, demo = chosen_demo(config, path, folder)
-    if demo.task != config.task.name:
-        settings.append(f"task.name={demo.task}")
-        config = load_config(overrides=settings)
-    server = ["--policy", "replay", "--demo", str(path)]
+    path = demo = None
+    if options.policy == "replay":
+        path, demo = chosen_demo(config, options.demo or make_demo(config, folder), folder)
+        if demo.task != config.task.name:
+            settings.append(f"task.name={demo.task}")
+        server = ["--policy", "replay", "--demo", str(path)]
+    else:
+        models, role = Path(config.deploy.server.models_dir).absolute(), options.role
+        if role is None:
+            models, role = folder / "models", "untrained"
+            untrained_policy(config, models / role)
+        server = ["--policy", "embedded", "--models-dir", str(models), "--role", role]
+        settings.append(f"deploy.control.max_episode_s={options.seconds}")
+    config = load_config(overrides=settings)
     words = [word for setting in settings for word in ("--set", setting)]
-    wishes = Wishes(Setting(True, True, None, server, words), "replay", demo=demo, demo_path=path)
+    wishes = Wishes(Setting(True, True, None, server, words), options.policy, demo=demo, demo_path=path)
     stats, outcomes = LoopStats(), {}
     ticks = options.minutes * 60 * config.deploy.control.control_hz
     ended, empty = multiprocessing.Event(), multiprocessing.Queue()
@@ -69,7 +84,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict:
         beside.start()
         try:
             while stats.ticks < ticks and not stop.is_set():
-                rollout = rollouts.run(0)
+                rollout = rollouts.run(sum(outcomes.values()))
                 stats.add(rollout.result.stats)
                 outcome = rollout.result.outcome
                 outcomes[outcome] = outcomes.get(outcome, 0) + 1
@@ -83,6 +98,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict:
     return {
         "machine": {"cpus": os.cpu_count(), "load_before": load, "load_after": os.getloadavg()[0]},
         "minutes": stats.ticks / config.deploy.control.control_hz / 60,
+        "policy": options.policy if options.role is None else f"{options.policy} {options.role}",
         "overlap": config.deploy.control.overlap,
         "outcomes": outcomes,
         "loop": stats.summary(),
@@ -130,8 +146,8 @@ def table(result: dict) -> str:
     loop, machine = result["loop"], result["machine"]
     misses = sum(loop["misses"].values())
     lines = [
-        f"{result['minutes']:.1f} min at 30 Hz, overlap {result['overlap']}; {machine['cpus']} CPUs, "
-        f"load {machine['load_before']:.1f} before, {machine['load_after']:.1f} after",
+        f"{result['minutes']:.1f} min at 30 Hz, {result['policy']}, overlap {result['overlap']}; "
+        f"{machine['cpus']} CPUs, load {machine['load_before']:.1f} before, {machine['load_after']:.1f} after",
         f"rollouts: {', '.join(f'{count} {name}' for name, count in result['outcomes'].items())}",
         "",
         f"{'ms after the grid time':24}{'ticks':>8}"

@@ -14,6 +14,7 @@ from typing import Any
 
 from proto.errors import ProtoError
 from services.policy.client import PolicyClient
+from services.policy.main import limit_torch
 from services.policy.options import ALL_POLICIES
 from services.policy.server import PolicyServer
 from so101.config import Config
@@ -87,7 +88,7 @@ class Worker:
             policy = make_policy(config, self._served.name, self._served.options, ALL_POLICIES)
             if (close := getattr(policy, "close", None)) is not None:
                 stack.callback(close)
-            _limit_torch(config.deploy.evaluation.torch_threads)
+            limit_torch(config.deploy.evaluation.torch_threads)
             settings = config.deploy.server.model_copy(update={"deadline_ms": float(config.deploy.client.timeout_ms)})
             endpoint = stack.enter_context(PolicyServer(policy, "tcp://127.0.0.1:0", settings)).endpoint
         else:
@@ -113,13 +114,6 @@ class Worker:
         except ProtoError:  # a server of GR00T has none
             return {}
         return {name: stats[name] for name in ("infer_ms", "queue_ms") if name in stats}
-
-
-def _limit_torch(threads: int) -> None:
-    import sys
-
-    if (torch := sys.modules.get("torch")) is not None:  # of a policy that uses it
-        torch.set_num_threads(threads)
 
 
 # What worker processes call. Each has one `Worker` and, for videos, one renderer.

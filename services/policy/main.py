@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 
 from proto.errors import BindRefused
 from proto.security import is_local
@@ -35,6 +36,7 @@ def serve(config: Config, options: PolicyOptions, token: str | None) -> int:
     check_guarded(endpoint, token, config.deploy.security.allow_open)
     with stop_on_signals() as stop:
         policy = make_policy(config, settings.policy, options, ALL_POLICIES)
+        limit_torch(settings.torch_threads)
         try:
             server = PolicyServer(policy, endpoint, settings, token)
             print(f"Server is ready and listening on {server.endpoint}", flush=True)
@@ -45,6 +47,13 @@ def serve(config: Config, options: PolicyOptions, token: str | None) -> int:
             if close is not None:
                 close()
     return stop.exit_code
+
+
+def limit_torch(threads: int | None) -> None:
+    """The most threads that PyTorch may compute with, where a policy uses it; None: as many as it likes."""
+    torch = sys.modules.get("torch")
+    if torch is not None and threads is not None:
+        torch.set_num_threads(threads)
 
 
 def check_guarded(endpoint: str, token: str | None, allow_open: bool) -> None:

@@ -46,6 +46,7 @@ class ServerConfig(Section):
     models_dir: str = Field(min_length=1)
     role: str = Field(min_length=1)
     expert_takes: int = Field(ge=1)
+    torch_threads: int | None = Field(ge=1)
     groot: GrootConfig
 
 
