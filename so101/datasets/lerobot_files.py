@@ -29,13 +29,22 @@ def episode_tables(folder: Path, info: dict[str, Any]) -> Iterable[EpisodeTable]
         DataError: a version that cannot be read, or a file that is missing, truncated or of another length than listed.
     """
     readers = {"v2": _tables_v2, "v3": _tables_v3}
+    return readers[check_version(folder, info)](folder, info)
+
+
+def check_version(folder: Path, info: dict[str, Any]) -> str:
+    """ "v2" or "v3".
+
+    Raises:
+        DataError: another version.
+    """
     version = str(info.get("codebase_version", ""))
-    if version[:2] not in readers:
+    if version[:2] not in DATA_PATHS:
         raise DataError(
             f"{folder}/meta/info.json: codebase_version is {version or 'missing'!r}; v2.x and v3.x can be read, "
             "convert the dataset with the tools of the lerobot package"
         )
-    return readers[version[:2]](folder, info)
+    return version[:2]
 
 
 def _tables_v2(folder: Path, info: dict[str, Any]) -> Iterable[EpisodeTable]:

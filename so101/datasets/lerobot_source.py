@@ -12,7 +12,15 @@ import pyarrow as pa
 
 from so101.datasets.checks.base import MARKER, SCALAR_DTYPES
 from so101.datasets.clips import Clip
-from so101.datasets.lerobot_files import episode_tables, fill_path, first_task, read_json, read_json_lines, read_parquet
+from so101.datasets.lerobot_files import (
+    check_version,
+    episode_tables,
+    fill_path,
+    first_task,
+    read_json,
+    read_json_lines,
+    read_parquet,
+)
 from so101.errors import DataError
 
 SOURCES = "so101_sources.json"  # in meta/ of a merged dataset: which episodes come from where
@@ -82,6 +90,7 @@ def read_source(path: Path | str) -> LeRobotSource:
     if not (path / "meta" / "info.json").is_file():
         raise DataError(f"{path}: no meta/info.json in it; a folder of a LeRobot dataset (v2.1 or v3.0) is needed")
     info = read_json(path / "meta" / "info.json")
+    check_version(path, info)
     features = _checked_features(path, info)
     texts = _task_texts(path, info)
     episodes = []

@@ -8,9 +8,7 @@ objects were in every frame: what a simulator knows and no policy is shown, for 
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import io
 import json
 import os
 import shutil
@@ -22,16 +20,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from so101.config import Config
 from so101.datasets.demo import Demo, list_demos, load_demo
+from so101.datasets.lerobot_write import episode_table, link_or_copy, write_json, write_json_lines, write_tables
 from so101.datasets.stats import column_stats, groot_stats, relative_stats
 from so101.datasets.units import LeRobotUnits, load_calibration, make_units, rad_to_lerobot
 from so101.datasets.validate import MARKER, SCALAR_DTYPES, validate_dataset
 from so101.datasets.videos import probe_video, video_stats
 from so101.errors import ConfigError, DataError, InsufficientDemosError, RunFolderError
-from so101.files import write_atomic, write_text
 from so101.pipeline.progress import Reporter, StageResult
 from so101.pipeline.run_folder import RunFolder
 from so101.pipeline.workers import map_unordered
@@ -218,9 +215,9 @@ def _build(root: Path, config: Config, episodes: list[Episode], marker: dict, re
     for index, video_statistics in map_unordered(_video_stats, jobs, workers=workers):
         episode = episodes[index]
         place = {"episode_chunk": index // size, "episode_index": index}
-        _write_parquet(root / DATA_PATH.format(**place), episode.columns, features)
+        write_tables(root / DATA_PATH.format(**place), [episode_table(episode.columns, features)])
         for key, path in episode.videos.items():
-            _link_or_copy(path, root / VIDEO_PATH.format(video_key=key, **place))
+            link_or_copy(path, root / VIDEO_PATH.format(video_key=key, **place))
         vectors = {key: column_stats(column) for key, column in episode.columns.items()}
         stats[index] = {key: (vectors | video_statistics)[key] for key in features}
         reporter.advance(note=f"episode {index}")
@@ -242,24 +239,6 @@ def _features(config: Config, videos: dict[str, dict]) -> dict[str, dict]:
     vector = {"dtype": "float32", "shape": [len(names)], "names": names}
     scalars = {key: {"dtype": dtype, "shape": [1], "names": None} for key, dtype in SCALAR_DTYPES.items()}
     return {"action": vector, "observation.state": vector, **videos, **scalars}
-
-
-def _write_parquet(path: Path, columns: dict[str, np.ndarray], features: dict[str, dict]) -> None:
-    """One episode. The `huggingface` metadata lets the datasets library restore the fixed length of the vectors."""
-    arrays, fields, hf_features = [], [], {}
-    for key, column in columns.items():
-        value = {"dtype": features[key]["dtype"], "_type": "Value"}
-        array = pa.array(column.reshape(-1))
-        if column.ndim == 2:
-            array = pa.FixedSizeListArray.from_arrays(array, column.shape[1])
-            value = {"feature": value, "length": column.shape[1], "_type": "Sequence"}
-        arrays.append(array)
-        fields.append(pa.field(key, array.type))
-        hf_features[key] = value
-    metadata = {"huggingface": json.dumps({"info": {"features": hf_features}})}
-    buffer = io.BytesIO()
-    pq.write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields, metadata=metadata)), buffer)
-    write_atomic(path, lambda file: file.write(buffer.getvalue()))
 
 
 def _write_meta(
@@ -288,20 +267,22 @@ def _write_meta(
         "video_path": VIDEO_PATH,
         "features": features,
     }
-    _write_json(meta / "info.json", info)
-    _write_jsonl(
+    write_json(meta / "info.json", info)
+    write_json_lines(
         meta / "episodes.jsonl",
         [{"episode_index": e.index, "tasks": [e.task], "length": e.length} for e in episodes],
     )
-    _write_jsonl(meta / "tasks.jsonl", [{"task_index": i, "task": task} for i, task in enumerate(tasks)])
-    _write_jsonl(meta / "episodes_stats.jsonl", [{"episode_index": e.index, "stats": stats[e.index]} for e in episodes])
-    _write_json(meta / "stats.json", {key: groot_stats(columns) for key, columns in vectors.items()})
-    _write_json(meta / "relative_stats.json", _relative_stats(config, vectors))
-    _write_json(meta / "modality.json", _modality(config))
-    _write_json(meta / MARKER, marker)
+    write_json_lines(meta / "tasks.jsonl", [{"task_index": i, "task": task} for i, task in enumerate(tasks)])
+    write_json_lines(
+        meta / "episodes_stats.jsonl", [{"episode_index": e.index, "stats": stats[e.index]} for e in episodes]
+    )
+    write_json(meta / "stats.json", {key: groot_stats(columns) for key, columns in vectors.items()})
+    write_json(meta / "relative_stats.json", _relative_stats(config, vectors))
+    write_json(meta / "modality.json", _modality(config))
+    write_json(meta / MARKER, marker)
     _write_objects(meta / OBJECTS, episodes)
     if any(episode.drawn for episode in episodes):
-        _write_jsonl(meta / RANDOMISATION, [{"episode_index": e.index, **e.drawn} for e in episodes])
+        write_json_lines(meta / RANDOMISATION, [{"episode_index": e.index, **e.drawn} for e in episodes])
 
 
 def _write_objects(path: Path, episodes: list[Episode]) -> None:
@@ -309,7 +290,7 @@ def _write_objects(path: Path, episodes: list[Episode]) -> None:
     names = sorted({name for episode in episodes for name in episode.objects})
     scalars = ("episode_index", "frame_index")
     columns: dict[str, list[pa.Array]] = {key: [] for key in (*scalars, *names)}
-    pose = pa.list_(pa.float32(), 7)
+    pose = pa.list_(pa.float32())  # of no fixed length: Arrow writes empty cells of those, and cannot read them
     for episode in episodes:
         for key in scalars:
             columns[key].append(pa.array(episode.columns[key]))
@@ -317,11 +298,9 @@ def _write_objects(path: Path, episodes: list[Episode]) -> None:
             poses = episode.objects.get(name)
             values = pa.nulls(episode.length, pose)
             if poses is not None:
-                values = pa.FixedSizeListArray.from_arrays(pa.array(poses.astype(np.float32).reshape(-1)), 7)
+                values = pa.FixedSizeListArray.from_arrays(pa.array(poses.astype(np.float32).reshape(-1)), 7).cast(pose)
             columns[name].append(values)
-    buffer = io.BytesIO()
-    pq.write_table(pa.table({key: pa.chunked_array(parts) for key, parts in columns.items()}), buffer)
-    write_atomic(path, lambda file: file.write(buffer.getvalue()))
+    write_tables(path, [pa.table({key: pa.chunked_array(parts) for key, parts in columns.items()})])
 
 
 def _relative_stats(config: Config, vectors: dict[str, list[np.ndarray]]) -> dict[str, dict]:
@@ -405,7 +384,7 @@ def _keep_others_files(dataset: Path, building: Path) -> None:
     for path in sorted(dataset.rglob("*")) if dataset.is_dir() else ():
         inside = path.relative_to(dataset)
         if path.is_file() and inside.parts[0] not in ours:
-            _link_or_copy(path, building / inside)
+            link_or_copy(path, building / inside)
 
 
 def _clean_up(dataset: Path, building: Path, replaced: Path) -> None:
@@ -416,17 +395,6 @@ def _clean_up(dataset: Path, building: Path, replaced: Path) -> None:
     shutil.rmtree(replaced, ignore_errors=True)
 
 
-def _link_or_copy(source: Path, target: Path) -> None:
-    """A hard link costs no space; videos are replaced, never changed in place, so sharing is safe."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(source, target)
-    except OSError as error:
-        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP):
-            raise
-        shutil.copyfile(source, target)
-
-
 @contextmanager
 def _folder_errors(dataset: Path) -> Iterator[None]:
     try:
@@ -435,11 +403,3 @@ def _folder_errors(dataset: Path) -> Iterator[None]:
         raise RunFolderError(
             f"{dataset}: cannot be written ({error}); free space or fix the permissions and run `./twin dataset` again"
         ) from None
-
-
-def _write_json(path: Path, value: Any) -> None:
-    write_text(path, json.dumps(value, indent=4, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def _write_jsonl(path: Path, rows: list[dict]) -> None:
-    write_text(path, "".join(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows))

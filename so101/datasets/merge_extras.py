@@ -13,6 +13,8 @@ from so101.datasets.lerobot_write import write_json_lines, write_tables
 from so101.datasets.merge_plan import MergePlan
 from so101.datasets.recordings import START_POSES
 
+_POSE = pa.list_(pa.float32())  # of no fixed length: Arrow writes empty cells of those, and cannot read them
+
 
 def carry_extras(meta: Path, plan: MergePlan) -> None:
     """Write the files that at least one source has. Episodes of others have no line, and empty cells."""
@@ -49,6 +51,6 @@ def _objects(plan: MergePlan, tables: dict[str, pa.Table]) -> pa.Table:
             of_it = np.flatnonzero(numbers[episode.source] == episode.origin)
             if len(of_it) > episode.rows.max():
                 table = tables[episode.source].take(pa.array(of_it[episode.rows]))
-                known = {name: table[name] for name in table.column_names if name not in counts}
+                known = {name: table[name].cast(_POSE) for name in table.column_names if name not in counts}
         parts.append(pa.table({**counts, **known}))
     return pa.concat_tables(parts, promote_options="default").combine_chunks()

@@ -203,7 +203,7 @@ def _name_features(source: PlannedSource, options: MergeOptions) -> None:
     dropped = {_full(key, list(old)) for scope, key in options.drops if scope in (None, source.name)}
     renamed = {_full(a, list(old)): b for scope, a, b in options.renames if scope in (None, source.name)}
     for key, feature in old.items():
-        if key not in dropped:
+        if key not in dropped or key in JOINTS:
             new = renamed.get(key, key)
             source.features[new if "." in new or new == key else CAMERA_PREFIX + new] = {**feature, "_from": key}
 

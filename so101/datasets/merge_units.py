@@ -1,5 +1,6 @@
-"""The joints of a source in the units of a merge. Every way goes over radians, except that the jaw, 0 closed to 100
-open in all of LeRobot's units, stays the share of its span that it is."""
+"""The joints of a source in the units of a merge, as LeRobot means them: degrees count from the middle of a joint's
+calibrated range, whatever arm it was. Every way goes over radians, except that the jaw, 0 closed to 100 open in all of
+LeRobot's units, stays the share of its span that it is."""
 
 from __future__ import annotations
 
@@ -11,11 +12,21 @@ import numpy as np
 
 from so101.config import Config
 from so101.datasets.recordings import Recording
-from so101.datasets.unit_detection import Unit, UnitDecision, detect_recording_units, to_radians
-from so101.datasets.units import LeRobotUnits, lerobot_to_rad, load_calibration, make_units, rad_to_lerobot
+from so101.datasets.unit_detection import UNITS, Unit, UnitDecision, detect_recording_units
+from so101.datasets.units import (
+    RAD_PER_TICK,
+    TICKS_PER_TURN,
+    Calibration,
+    LeRobotUnits,
+    lerobot_to_rad,
+    load_calibration,
+    make_units,
+    rad_to_lerobot,
+)
 from so101.errors import DataError
 
 _BODY = {"degrees": "degrees", "normalized": "normalised"}  # of dataset.yaml and markers -> of the detection
+_KINDS = {unit: "normalized" if unit == "normalised" else unit for unit in UNITS}  # of the detection -> of make_units
 _SPANNED = ("normalised", "pseudo_radians")  # a share of a calibrated range: which angle it is, depends on the arm
 
 
@@ -65,20 +76,30 @@ def to_rad(
     """
     if units.marked is not None:
         return lambda _, values: lerobot_to_rad(values, units.marked)
-    if calibration is not None and units.unit in _SPANNED:
-        kind = "normalized" if units.unit == "normalised" else "pseudo_radians"
-        known = make_units(kind, config.robot, load_calibration(calibration, config.robot))
+    if units.unit not in _SPANNED or calibration is not None:
+        arm = load_calibration(calibration, config.robot) if calibration is not None else None
+        known = make_units(_KINDS[units.unit], config.robot, arm)
         return lambda _, values: lerobot_to_rad(values, known)
-    if units.unit in _SPANNED and not nominal:
-        names = config.robot.joint_names[:-1]  # the jaw is the share itself
-        spans = [decision.spans_ticks for decision in units.decisions]
-        unknown = [name for place, name in enumerate(names) if any(span[place] is None for span in spans)]
-        if unknown:
-            raise DataError(
-                f"values are a share of each joint's calibrated range ({units.unit}), and the range of "
-                f"{', '.join(unknown)} is not known: its values show too few servo steps"
-            )
-    return lambda number, values: to_radians(values, units.decisions[number], config)
+    names = config.robot.joint_names[:-1]  # the jaw is the share itself
+    spans = [decision.spans_ticks for decision in units.decisions]
+    unknown = [name for place, name in enumerate(names) if any(span[place] is None for span in spans)]
+    if unknown and not nominal:
+        raise DataError(
+            f"values are a share of each joint's calibrated range ({units.unit}), and the range of "
+            f"{', '.join(unknown)} is not known: its values show too few servo steps"
+        )
+    seen = [make_units(_KINDS[units.unit], config.robot, _seen(decision, config)) for decision in units.decisions]
+    return lambda number, values: lerobot_to_rad(values, seen[number])
+
+
+def _seen(decision: UnitDecision, config: Config) -> Calibration:
+    """The ranges that an episode shows, about the middle of a turn; nominal ones elsewhere."""
+    nominal = [
+        np.radians(joint.nominal_upper_deg - joint.nominal_lower_deg) / RAD_PER_TICK for joint in config.robot.joints
+    ]
+    ticks = np.array([span or own for span, own in zip(decision.spans_ticks, nominal, strict=True)])
+    middle = TICKS_PER_TURN / 2
+    return Calibration(middle - ticks / 2, middle + ticks / 2, np.ones(len(ticks)), "seen")
 
 
 def converter(

@@ -66,11 +66,13 @@ def make_run(
     lengths: Sequence[int],
     size: tuple[int, int] = (48, 64),
     encode: Callable[[Path, np.ndarray, int], object] = encode_video,
+    first: int = 2,
 ) -> RunFolder:
-    """Verified demos and videos of `lengths` frames. Attempt numbers have gaps, as real ones do."""
+    """Verified demos and videos of `lengths` frames. Attempt numbers have gaps, as real ones do, and begin at `first`;
+    another one gives another run."""
     run = RunFolder(Path(root))
     for i, length in enumerate(lengths):
-        index = 3 * i + 2
+        index = 3 * i + first
         save_demo(run.verified, make_demo(config, index, length))
         for camera in config.dataset.cameras:
             frames = make_frames(length, size, video_seed(index, camera))

@@ -98,6 +98,21 @@ def test_where_the_objects_were_is_written_beside_the_episodes(written, config):
         np.testing.assert_allclose(table[name], expected, atol=1e-6)
 
 
+def test_an_object_that_an_episode_has_not_is_an_empty_cell_that_can_be_read(config, run):
+    for path, names in zip(list_demos(run.verified), ({"vial"}, set(), {"cube", "vial"}), strict=True):
+        demo = load_demo(path)
+        poses = np.tile([0.1, 0.2, 0.3, 1, 0, 0, 0], (demo.num_frames, 1))
+        save_demo(run.verified, demo.replace(objects=dict.fromkeys(names, poses)))
+    write_dataset(config, run, SilentReporter(), 1)
+    table = pq.read_table(run.dataset / "meta/so101_objects.parquet").to_pydict()
+    known = {name: [cell is not None for cell in table[name]] for name in ("vial", "cube")}
+    first, second, third = LENGTHS
+    assert known == {
+        "vial": [True] * first + [False] * second + [True] * third,
+        "cube": [False] * (first + second) + [True] * third,
+    }
+
+
 def test_what_was_drawn_is_written_for_every_episode_and_only_then(config, run):
     """Physics from the demo, looks from beside the videos; a change of them alone makes the dataset anew."""
     drawn = {"placements": {"vial": {"x_m": 0.01}}, "physics": {"jaw_friction": 0.9}}
@@ -243,7 +258,7 @@ def test_a_failure_while_building_keeps_the_old_dataset(config, written, run, mo
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(writer, "_write_parquet", full)
+    monkeypatch.setattr(writer, "write_tables", full)
     with pytest.raises(RunFolderError, match="No space left on device.*run `./twin dataset` again"):
         write_dataset(config, run, SilentReporter(), 1)
     assert tree(run.dataset) == tree(written.dataset)
