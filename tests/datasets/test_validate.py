@@ -12,11 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from so101.cli.app import main
 from so101.config import load_config
 from so101.datasets.checks.catalogue import CHECKS
+from so101.datasets.checks.table import report_lines
 from so101.datasets.lerobot_v21 import write_dataset
 from so101.datasets.stats import column_stats, groot_stats, relative_stats
 from so101.datasets.validate import SCALAR_DTYPES, check_dataset, validate_dataset
+from so101.errors import DataError
 from so101.pipeline.progress import SilentReporter
 
 from .synthetic import encode_video, make_frames, make_run
@@ -370,3 +373,23 @@ def test_units_of_a_dataset_of_ours_are_those_it_says(dataset):
     other = load_config(overrides=[*OVERRIDES, "dataset.units.body=normalized"])
     report = check_dataset(dataset, other, images=False)
     assert any("meta/so101.json: written in degrees" in fault.text for fault in report.errors)
+
+
+def test_the_table_names_every_check_and_says_a_repeated_fault_once_too_often_only(config, dataset):
+    at_25_fps(dataset)
+    lines = report_lines(check_dataset(dataset, config, images=False))
+    states = {line.split()[1]: line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "}
+    assert list(states) == list(CHECKS)
+    assert states["fps"] == "fault" and states["units"] == "ok"
+    at = next(number for number, line in enumerate(lines) if line.startswith("  fault   fps"))
+    assert lines[at + 6].strip() == "- and 2 more like it"  # the rate in info.json, and six videos
+    assert lines[at + 7].strip().startswith("fix: set fps to the true rate")
+
+
+def test_the_command_ends_with_an_error_when_there_are_faults(dataset, capsys):
+    words = ["dataset", "--check", str(dataset), "--set", OVERRIDES[0]]
+    assert main(words) == 0
+    assert "0 faults, 0 warnings" in capsys.readouterr().out
+    at_25_fps(dataset)
+    assert main(words) == DataError.exit_code
+    assert "what each is and its fix is said above" in capsys.readouterr().err
