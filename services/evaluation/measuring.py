@@ -8,11 +8,11 @@ from typing import Any
 
 from so101.config import Config
 from so101.errors import ConfigError
-from so101.evaluation.closed_loop.figures import write_figure
 from so101.evaluation.closed_loop.folder import EvalFolder
 from so101.evaluation.closed_loop.record import Episode, episode_path
 from so101.evaluation.diagnosis import summarise
 from so101.evaluation.measure import Measured, Reference, measure, reference_paths, totals
+from so101.evaluation.rollout_figures import write_figures
 from so101.evaluation.tracks import read_tracks
 from so101.files import write_json
 from so101.kinematics.arm import ArmKinematics
@@ -84,22 +84,7 @@ def diagnoses(measured: Sequence[Measured]) -> dict[str, Any]:
 
 def draw(config: Config, folder: EvalFolder, measured: Sequence[Measured], reference: Path | None) -> list[Path]:
     """Pictures of the first failures, else of the first episodes: joints, path of the hand, errors of the joints."""
-    from so101.evaluation.rollout_figures import hand_paths, joint_panels, mse_bars
-
     fk = ArmKinematics(config).fk
     references = [] if reference is None else reference_paths(reference, config, fk)
-    ordered = sorted(measured, key=lambda one: bool(one.track.success))
-    written = []
-    for one in ordered[: config.deploy.evaluation.figures]:
-        title = f"{one.name}: {'success' if one.track.success else 'failure'}"
-        title += "".join(f"; {found.name}" for found in one.diagnoses)
-        observed, commanded = (fk(part)[:, :3, 3] for part in (one.track.q, one.track.sent))
-        pictures = {
-            "joints": joint_panels(config, one.track, one.errors, title),
-            "path": hand_paths(observed, commanded, title, references),
-            "mse": mse_bars(one.errors, title),
-        }
-        for name, figure in pictures.items():
-            written.append(folder.pictures / f"{one.name}_{name}.png")
-            write_figure(written[-1], figure)
-    return written
+    ordered = sorted(measured, key=lambda one: bool(one.track.success))[: config.deploy.evaluation.figures]
+    return [file for one in ordered for file in write_figures(config, one, fk, references, folder.pictures)]

@@ -131,12 +131,10 @@ def _settings_table(runs: Sequence[Compared], differing: dict[str, list[str]]) -
 def pair_text(pair: Pair, confidence: float) -> str:
     """One difference for people."""
     value, low, high = (100 * part for part in pair.difference)
-    told = (
-        "the interval holds 0: these runs do not tell them apart" if low <= 0 <= high else "the interval is clear of 0"
-    )
+    told = "it holds 0: these runs do not tell them apart" if low <= 0 <= high else "clear of 0"
     text = (
-        f"{pair.first} - {pair.second}: {value:+.1f} points of strict success (Newcombe {confidence:.0%}: {low:+.1f} to "
-        f"{high:+.1f}; {told})"
+        f"{pair.first} - {pair.second}: {value:+.1f} points of strict success "
+        f"(Newcombe {confidence:.0%}: {low:+.1f} to {high:+.1f}, {told})"
     )
     if pair.p_value is None:
         return text

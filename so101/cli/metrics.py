@@ -51,6 +51,7 @@ def metrics(
 ) -> None:
     """Measure rollouts: FRAME metrics, errors of each joint, known failures in words, pictures."""
     from so101.evaluation.measure import measure, reference_paths, totals
+    from so101.evaluation.rollout_figures import write_figures
     from so101.evaluation.tracks import read_tracks
     from so101.files import write_json
     from so101.kinematics.arm import ArmKinematics
@@ -65,11 +66,11 @@ def metrics(
         for one in tracks:
             measured.append(measure(config, one, fk, references))
             reporter.advance(1, one.name)
-    folder = out or _own_folder(path)
+    folder = out or _FOLDER / path.resolve().name
     numbers = totals(measured)
     write_json(folder / "metrics.json", {"totals": numbers, "rollouts": [one.figures() for one in measured]})
     drawn = sorted(measured, key=lambda one: (not one.diagnoses, one.track.success is not False))[:figures]
-    pictures = _draw(config, drawn, folder, references)
+    pictures = [file for one in drawn for file in write_figures(config, one, fk, references, folder)]
     for table in _tables(measured):
         console.print(table)
     for line in _words(measured):
@@ -77,35 +78,6 @@ def metrics(
     if track:
         _track(config, path, folder, numbers, pictures)
     console.print(f"Written: {folder} ({1 + len(pictures)} files)", soft_wrap=True, markup=False, highlight=False)
-
-
-def _own_folder(path: Path) -> Path:
-    """In evaluations and sessions; others are left as they are."""
-    from so101.evaluation.compared_runs import METRICS_FOLDER
-
-    ours = (path / "summary.json").is_file() or (path / "logs").is_dir()
-    return path / METRICS_FOLDER if ours else _FOLDER / path.resolve().name
-
-
-def _draw(config: Config, measured: Sequence[Measured], folder: Path, references: Sequence[tuple]) -> list[Path]:
-    from so101.evaluation.rollout_figures import hand_paths, joint_panels, mse_bars
-    from so101.files import atomic_path
-    from so101.kinematics.arm import ArmKinematics
-
-    fk, written = ArmKinematics(config).fk, []
-    for one in measured:
-        title = f"{one.name}: {_outcome(one)}" + "".join(f"; {found.name}" for found in one.diagnoses)
-        observed, commanded = (fk(part)[:, :3, 3] for part in (one.track.q, one.track.sent))
-        drawings = {
-            "joints": joint_panels(config, one.track, one.errors, title),
-            "path": hand_paths(observed, commanded, title, references),
-            "mse": mse_bars(one.errors, title),
-        }
-        for name, figure in drawings.items():
-            written.append(folder / f"{one.name.replace('/', '_')}_{name}.png")
-            with atomic_path(written[-1]) as temporary:
-                figure.savefig(temporary, dpi=90, metadata={"Software": None})
-    return written
 
 
 def _tables(measured: Sequence[Measured]) -> list[Table]:
@@ -125,7 +97,7 @@ def _tables(measured: Sequence[Measured]) -> list[Table]:
             f"{m.joint_smoothness_by_length:.2f}", f"{1000 * m.ate_m:.1f}", f"{1000 * m.rte_m:.2f}",
             f"{m.dtw_m:.2f}", f"{m.action_mse:.1f}", *((f"{100 * one.near.distance_m:.1f}",) if one.near else ()),
         )  # fmt: skip
-        frame.add_row(one.name, _outcome(one), *cells)
+        frame.add_row(one.name, one.outcome, *cells)
     if len(measured) > _SHOWN:
         frame.add_row(f"and {len(measured) - _SHOWN} more", *[""] * (len(frame.columns) - 1))
     many = "" if len(measured) == 1 else f", medians of {len(measured)}"
@@ -161,10 +133,6 @@ def _words(measured: Sequence[Measured]) -> list[str]:
         first, told = next((one, d) for one in measured for d in one.diagnoses if d.name == name)
         lines.append(f"{name}: {count} of {len(measured)}. {first.name}: {told.sentence}. Look at {told.look_at}.")
     return lines or [f"no known failure in {len(measured)} rollouts"]
-
-
-def _outcome(one: Measured) -> str:
-    return {True: "success", False: "failure", None: ""}[one.track.success]
 
 
 def _track(config: Config, path: Path, folder: Path, numbers: dict[str, float], pictures: Sequence[Path]) -> None:

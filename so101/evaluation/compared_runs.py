@@ -18,7 +18,6 @@ from so101.evaluation.closed_loop.record import list_episodes, load_episode
 from so101.evaluation.closed_loop.summary import metrics
 from so101.evaluation.comparison import Compared
 
-METRICS_FOLDER = "metrics"  # in an evaluation: what `./twin metrics` wrote of it
 _TRAINING_LOG = Path("training") / "log.csv"
 
 
@@ -36,8 +35,8 @@ def find_run(text: str, config: Config) -> Compared:
     found = None if path.is_dir() else _of_mlflow(text, config.training.tracking)
     if found is None:
         raise DataError(
-            f"{text}: not a run that can be compared; name a folder of ./twin eval (it has summary.json), the folder of "
-            f"a model (it has {_TRAINING_LOG}), or id or name of a run in MLflow (store {config.training.tracking.store})"
+            f"{text}: not a run that can be compared; name a folder of ./twin eval (it has summary.json), the folder "
+            f"of a model (it has {_TRAINING_LOG}), or id or name of a run in MLflow ({config.training.tracking.store})"
         )
     return found
 
@@ -46,13 +45,11 @@ def _of_evaluation(path: Path) -> Compared:
     folder = EvalFolder(path)
     summary, record = _json(folder.summary), _json(folder.record) if folder.record.is_file() else {}
     try:
-        numbers, success = metrics(summary), (summary["strict"]["successes"], summary["n"])
+        numbers = {**metrics(summary), **summary.get("metrics", {})}
+        success = (summary["strict"]["successes"], summary["n"])
         seeds = range(summary["first_seed"], summary["last_seed"] + 1)
     except (KeyError, TypeError) as error:
         raise DataError(f"{folder.summary}: not the summary of an evaluation ({error!r}); run it again") from None
-    measured = path / METRICS_FOLDER / "metrics.json"
-    if measured.is_file() and measured.stat().st_mtime >= folder.summary.stat().st_mtime:
-        numbers |= _json(measured).get("totals", {})
     episodes = [load_episode(file) for file in list_episodes(folder.episodes)]
     return Compared(
         name=path.resolve().name,

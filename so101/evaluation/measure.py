@@ -33,6 +33,11 @@ class Measured:
     def name(self) -> str:
         return self.track.name
 
+    @property
+    def outcome(self) -> str:
+        """success, failure, or "" where nobody said."""
+        return {True: "success", False: "failure", None: ""}[self.track.success]
+
     def figures(self) -> dict[str, Any]:
         """JSON-ready."""
         return {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,12 +12,36 @@ from so101.config import Config
 from so101.datasets.lerobot_v21 import dataset_units
 from so101.datasets.units import rad_to_lerobot
 from so101.evaluation.joint_errors import JointErrors
+from so101.evaluation.measure import Measured, Reference
 from so101.evaluation.tracks import Track
+from so101.files import atomic_path
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COMMANDED, OBSERVED, REFERENCE, SEAM = "tab:orange", "tab:blue", "0.72", "0.9"
+
+
+def write_figures(
+    config: Config,
+    measured: Measured,
+    fk: Callable[[np.ndarray], np.ndarray],
+    references: Sequence[Reference],
+    folder: Path,
+) -> list[Path]:
+    """The three pictures of one rollout as NAME_joints.png, NAME_path.png, NAME_mse.png in `folder`."""
+    track = measured.track
+    title = "; ".join([f"{track.name}: {measured.outcome}".rstrip(": "), *(found.name for found in measured.diagnoses)])
+    observed, commanded = (fk(part)[:, :3, 3] for part in (track.q, track.sent))
+    pictures = {
+        "joints": joint_panels(config, track, measured.errors, title),
+        "path": hand_paths(observed, commanded, title, references),
+        "mse": mse_bars(measured.errors, title),
+    }
+    for name, figure in pictures.items():
+        with atomic_path(folder / f"{track.name}_{name}.png") as temporary:
+            figure.savefig(temporary, dpi=90, metadata={"Software": None})
+    return [folder / f"{track.name}_{name}.png" for name in pictures]
 
 
 def joint_panels(config: Config, track: Track, errors: JointErrors, title: str) -> Figure:
@@ -48,9 +73,7 @@ def joint_panels(config: Config, track: Track, errors: JointErrors, title: str) 
     return figure
 
 
-def hand_paths(
-    observed: np.ndarray, commanded: np.ndarray, title: str, references: Sequence[tuple[str, np.ndarray]] = ()
-) -> Figure:
+def hand_paths(observed: np.ndarray, commanded: np.ndarray, title: str, references: Sequence[Reference] = ()) -> Figure:
     """The way of the end effector in base, (T, 3) m each: in space, from above, from the side; demos in grey."""
     figure = _figure((13, 4.6), title)
     grid = figure.add_gridspec(1, 3)
