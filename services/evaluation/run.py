@@ -22,6 +22,7 @@ from so101.evaluation.closed_loop.videos import chosen, video_path
 from so101.evaluation.measure import totals
 from so101.files import write_json
 from so101.pipeline.progress import Reporter
+from so101.pipeline.session import lock_folder
 from so101.pipeline.workers import map_unordered
 from so101.policies.checkpoint import MANIFEST, find_checkpoint
 from so101.policies.episodes import demo_path
@@ -83,31 +84,34 @@ def run_evaluation(
         reference: demos that the metrics compare with: a run, a dataset, a folder.
 
     Raises:
-        RunFolderError: the folder holds episodes of another policy or of other settings.
+        RunFolderError: the folder holds episodes of another policy or of other settings, or another command is at work.
         PolicyError: the policy cannot be made. One that fails in an episode makes that episode a failure.
     """
     folder, policy = EvalFolder(root), {**identity(config, served), **facts}
-    folder.bind(config, policy, fresh=fresh)
-    made = _run_episodes(config, served, folder, seeds, reporter, workers, make_world)
-    episodes = folder.load(seeds)
-    summary = {**summarise(episodes, config.dataset.report.confidence), "policy": policy, "task": config.task.name}
-    measured, pictures = [], []
-    if config.deploy.evaluation.metrics:
-        measured = measuring.measure_episodes(config, folder, episodes, reporter, workers, reference)
-    if measured:
-        summary |= {"metrics": totals(measured), "diagnoses": measuring.diagnoses(measured)}
-        pictures = measuring.draw(config, folder, measured, reference)
-    _film(config, folder, episodes, reporter, workers)
-    figure = outcome_figure(config, episodes, summary, root.name)
-    write_figure(folder.figure, figure)
-    before = _json(folder.summary).get("mlflow_run")
-    params = {**{f"policy.{key}": value for key, value in policy.items()}, **_params(config, seeds)}
-    with tracked_run(config, kind=kind, name=root.name, params=params, resume_id=before) as run:
-        run.log({**metrics(summary), **summary.get("metrics", {})})
-        run.figure("outcomes", figure)
-        summary["mlflow_run"] = run.id
+    with lock_folder(folder, "--out"):
+        folder.bind(config, policy, fresh=fresh)
+        made = _run_episodes(config, served, folder, seeds, reporter, workers, make_world)
+        episodes = folder.load(seeds)
+        summary = {**summarise(episodes, config.dataset.report.confidence), "policy": policy, "task": config.task.name}
+        measured, pictures = [], []
+        if config.deploy.evaluation.metrics:
+            measured = measuring.measure_episodes(config, folder, episodes, reporter, workers, reference)
+        if measured:
+            summary |= {"metrics": totals(measured), "diagnoses": measuring.diagnoses(measured)}
+            pictures = measuring.draw(config, folder, measured, reference)
+        figure = outcome_figure(config, episodes, summary, root.name)
+        write_figure(folder.figure, figure)
+        summary["mlflow_run"] = _json(folder.summary).get("mlflow_run")
         write_json(folder.summary, summary)
-        _keep_files(run, folder, episodes, pictures)
+        _film(config, folder, episodes, reporter, workers)
+        params = {**{f"policy.{key}": value for key, value in policy.items()}, **_params(config, seeds)}
+        with tracked_run(config, kind=kind, name=root.name, params=params, resume_id=summary["mlflow_run"]) as run:
+            run.log({**metrics(summary), **summary.get("metrics", {})})
+            run.figure("outcomes", figure)
+            if run.id is not None:
+                summary["mlflow_run"] = run.id
+                write_json(folder.summary, summary)
+            _keep_files(run, folder, episodes, pictures)
     return Evaluated(folder, episodes, summary, made)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Protocol
 
 from so101.config import Config
 from so101.errors import RunFolderError
@@ -39,7 +40,7 @@ def open_run(
     """
     with explain_disk_errors(run):
         _refuse_foreign_folder(run)
-        with _lock(run):
+        with lock_folder(run):
             record = read_record(run)
             if fresh_from is not None:
                 remove_outputs(run, fresh_from)
@@ -80,10 +81,27 @@ def _remove_empty_folders(folder: Path) -> None:
             os.rmdir(path)
 
 
+class WorkFolder(Protocol):
+    """A folder in which one command works at a time: a run, an evaluation."""
+
+    @property
+    def root(self) -> Path: ...
+
+    @property
+    def lock(self) -> Path: ...
+
+
 @contextmanager
-def _lock(run: RunFolder) -> Iterator[None]:
+def lock_folder(run: WorkFolder, option: str = "--run") -> Iterator[None]:
     """Hold `run.lock` until the block ends or the process does, however it does. The file stays: removing it would let
-    two processes lock two files of the same name."""
+    two processes lock two files of the same name.
+
+    Args:
+        option: the one that names another folder.
+
+    Raises:
+        RunFolderError: another process holds it.
+    """
     run.root.mkdir(parents=True, exist_ok=True)
     with open(run.lock, "a+", encoding="utf-8") as file:
         try:
@@ -93,7 +111,7 @@ def _lock(run: RunFolder) -> Iterator[None]:
             holder = file.read().strip() or "unknown"
             raise RunFolderError(
                 f"{run.root} is in use by another command (process {holder}). Wait for it, stop it with "
-                f"`kill {holder}`, or use another folder with --run"
+                f"`kill {holder}`, or use another folder with {option}"
             ) from None
         file.truncate(0)
         file.write(f"{os.getpid()}\n")

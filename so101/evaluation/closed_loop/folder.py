@@ -56,6 +56,11 @@ class EvalFolder:
         return self.root / "eval.json"
 
     @property
+    def lock(self) -> Path:
+        """Locked while a command works here; holds its process id."""
+        return self.root / ".lock"
+
+    @property
     def episodes(self) -> Path:
         return self.root / "episodes"
 
