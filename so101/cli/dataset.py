@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from so101.cli.options import Common, with_options
+from so101.cli.progress import make_reporter
 from so101.cli.stage import run_one_stage
 
 EPILOG = "Example: ./twin dataset --run runs/vials; later: ./twin dataset --check runs/vials/dataset"
@@ -30,7 +31,9 @@ def dataset(
     from so101.datasets.validate import check_dataset
     from so101.errors import DataError
 
-    report = check_dataset(check, common.load())
-    Console().print("\n".join(report_lines(report)), soft_wrap=True, markup=False, highlight=False)
+    console = Console()
+    with make_reporter(console) as reporter:
+        report = check_dataset(check, common.load(), reporter=reporter)
+    console.print("\n".join(report_lines(report)), soft_wrap=True, markup=False, highlight=False)
     if report.errors:
         raise DataError(f"{check}: {len(report.errors)} faults; what each is and its fix is said above")

@@ -20,6 +20,7 @@ from so101.datasets.checks.rows import read_rows
 from so101.datasets.checks.statistics import check_episode_stats, check_groot_stats
 from so101.datasets.checks.video import check_codecs, check_frozen, probe_videos
 from so101.datasets.lerobot_source import SOURCES
+from so101.pipeline.progress import Reporter, SilentReporter
 
 __all__ = [
     "CHECKS",
@@ -71,7 +72,9 @@ def validate_dataset(path: Path | str, *, images: bool = True) -> list[str]:
     return [fault.text for fault in findings.faults if not fault.warning]
 
 
-def check_dataset(path: Path | str, config: Config, *, images: bool = True) -> CheckReport:
+def check_dataset(
+    path: Path | str, config: Config, *, images: bool = True, reporter: Reporter | None = None
+) -> CheckReport:
     """Every check of the dataset at `path`, with the settings it shall be trained with.
 
     Args:
@@ -79,8 +82,9 @@ def check_dataset(path: Path | str, config: Config, *, images: bool = True) -> C
         config: dataset (units, cameras, modality), training (horizon, thresholds), the arm, and the control rate.
         images: also recompute LeRobot's image statistics, which decodes every frame. Without it a few frames of each
             video are decoded; GR00T does not read these statistics.
+        reporter: told of every video that was decoded.
     """
-    data, findings = Dataset(Path(path)), Findings()
+    data, findings = Dataset(Path(path)), Findings(reporter=reporter or SilentReporter())
     settings = config.training.dataset_check
     if _format(data, findings, images=images, horizon=config.training.action_horizon):
         if data.fps != config.deploy.control.control_hz:
@@ -102,6 +106,7 @@ def _format(data: Dataset, findings: Findings, *, images: bool, horizon: int | N
     data.episodes = read_lines(data, findings, "episodes.jsonl", "episode_index", {"tasks": list, "length": int})
     data.tasks = read_lines(data, findings, "tasks.jsonl", "task_index", {"task": str})
     check_totals(data, findings)
+    findings.reporter.start("check", len(data.episodes) * len(data.video_keys) * (1 + images), unit="videos")
     read_rows(data, findings)
     probe_videos(data, findings)
     check_strays(data, findings)

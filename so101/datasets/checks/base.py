@@ -11,6 +11,7 @@ import numpy as np
 
 from so101.datasets.checks.catalogue import CHECKS
 from so101.datasets.videos import VideoFacts
+from so101.pipeline.progress import Reporter, SilentReporter
 
 MARKER = "so101.json"  # provenance file in meta/, written by lerobot_v21
 SCALAR_DTYPES = {
@@ -39,10 +40,11 @@ class Fault:
 
 @dataclass
 class Findings:
-    """What the checks found so far, and which of them could look at all."""
+    """What the checks found so far, and which of them could look at all. `reporter` is told of every video decoded."""
 
     faults: list[Fault] = field(default_factory=list)
     ran: set[str] = field(default_factory=set)
+    reporter: Reporter = field(default_factory=SilentReporter)
 
     def error(self, check: str, text: str, fix: str | None = None) -> None:
         """Unusable. `fix`: when it is not the usual one of the check."""

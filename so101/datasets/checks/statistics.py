@@ -29,6 +29,7 @@ def check_episode_stats(data: Dataset, findings: Findings, *, images: bool) -> N
         for key, column in (columns or {}).items():
             _compare(findings, "episode_stats", f"{where}: {key}", stats[key], column_stats(column))
         for key in data.video_keys if images else ():
+            findings.reporter.advance(note="statistics of pictures")
             try:
                 expected = video_stats(data.video_file(key, episode["episode_index"]), episode["length"])
             except DataError as error:

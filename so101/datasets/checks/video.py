@@ -67,6 +67,7 @@ def check_frozen(data: Dataset, findings: Findings, settings: DatasetCheckConfig
     for key, videos in data.videos.items():
         frozen = []
         for index, video in enumerate(videos):
+            findings.reporter.advance(note="do pictures change")
             if video is None or video.num_frames < settings.frozen_samples:
                 continue
             path = data.video_file(key, index)
