@@ -21,6 +21,7 @@ EPILOG = "Example: ./twin compare runs/eval/policy_50 runs/eval/policy_400 --out
 
 _SHOWN = 25  # settings that differ
 _WIDEST = 28  # characters of a setting's value
+_TOLD_OTHERWISE = ("system/", "strict_", "geometric_low", "geometric_high", "episodes")
 _FIGURES = {  # heading -> (first words of the figures' names, factor, format); in the order of the table
     "stages, % of the episodes": (("stage/",), 100, ".1f"),
     "failures ended at, %": (("failed_at/",), 100, ".1f"),
@@ -96,13 +97,18 @@ def _figures_table(runs: Sequence[Compared], confidence: float) -> Table:
         keys = [key for key in _keys(runs) if key.startswith(beginnings)]
         shown |= set(keys)
         _add_rows(table, heading, runs, keys, factor, form)
-    rest = [key for key in _keys(runs) if key not in shown and not key.startswith(("system/", "strict_", "episodes"))]
+    rest = [key for key in _keys(runs) if key not in shown and not key.startswith(_TOLD_OTHERWISE)]
     _add_rows(table, "others, last", runs, rest, 1, ".4g")
     return table
 
 
 def _keys(runs: Sequence[Compared]) -> list[str]:
-    return list(dict.fromkeys(key for run in runs for key in run.metrics))
+    """Figures of all runs, stages in their order."""
+    from so101.evaluation.closed_loop.stages import STAGES
+
+    keys = dict.fromkeys(key for run in runs for key in run.metrics)
+    place = {stage: i for i, stage in enumerate(STAGES)}
+    return sorted(keys, key=lambda key: place.get(key.rpartition("/")[2], -1))  # those of one place stay as they are
 
 
 def _add_rows(
