@@ -16,7 +16,7 @@ from so101.config import Config
 from so101.kinematics.finger_tips import FingerTips
 from so101.rendering.looks import draw_looks
 from so101.robot.arm import FeetechArm
-from so101.robot.base import CommandRefused, NotArmed, RobotError
+from so101.robot.base import BusError, CommandRefused, NotArmed, RobotError
 from so101.robot.driver import ArmDriver
 from so101.robot.safety import checked
 from so101.robot.virtual import VirtualBus
@@ -115,6 +115,7 @@ class BusWorld:
 
         Raises:
             CommandRefused: not six finite numbers.
+            BusError: the virtual servos did not answer: the episode must be made again.
         """
         wanted = checked(q_target)
         try:
@@ -131,6 +132,12 @@ class BusWorld:
         for substeps in self._looks:
             self._pass(substeps)
             self.driver.step()
+        if self.driver.read().missed_reads:
+            self._bus.check()
+            raise BusError(
+                f"the virtual servos at {self._bus.port} did not answer within {_PATIENCE_MS / 1000:g} s, though time "
+                "waits for them: was this machine suspended, or out of memory? Run the same command again; it goes on"
+            )
         return np.array(sent)
 
     def objects(self) -> dict[str, np.ndarray]:

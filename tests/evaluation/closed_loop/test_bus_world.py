@@ -7,7 +7,7 @@ import pytest
 
 from so101.config import load_config
 from so101.evaluation.closed_loop.bus_world import BusWorld
-from so101.robot.base import CommandRefused
+from so101.robot.base import BusError, CommandRefused
 from so101.robot.virtual.pseudo_real import draw_rig
 from so101.sim import make_simulator
 from so101.tasks.operator import ScriptedOperator
@@ -125,6 +125,13 @@ def test_cameras_of_a_rig_see_something_else(world, config):
         )
     for name in config.cameras.names:
         assert np.abs(pictures[5][name].astype(int) - pictures[105][name]).mean() > 2
+
+
+def test_servos_that_do_not_answer_are_no_failure_of_the_policy(world, monkeypatch):
+    world.reset(5)
+    monkeypatch.setattr(world._arm, "read", lambda: (_ for _ in ()).throw(BusError("silence")))
+    with pytest.raises(BusError, match="did not answer within 30 s, though time waits"):
+        world.act(world.measured())
 
 
 def test_at_the_end_the_arm_is_home_and_released(config):
