@@ -369,6 +369,28 @@ def test_a_dataset_of_ours_whose_joints_end_at_100_degrees_is_not_taken_for_perc
     assert check_dataset(dataset, config, images=False).state("units") == "ok"
 
 
+MALFORMED = {
+    "a section that is no mapping": on_modality(lambda v: v.update(video=True)),
+    "a slice that is no number": on_modality(lambda v: v["state"]["single_arm"].update(end="x")),
+    "a slice that is missing": on_modality(lambda v: v["action"]["gripper"].pop("start")),
+    "state and action of other sizes": on_modality(lambda v: v["state"]["single_arm"].update(end=6)),
+    "shape that is no list": on_info(lambda v: v["features"]["action"].update(shape={"a": 1})),
+    "shape of no numbers": on_info(lambda v: v["features"]["frame_index"].update(shape=["x"])),
+    "names that are no list": on_info(lambda v: v["features"]["action"].update(names=5)),
+    "a path outside": on_info(lambda v: v.update(data_path="/nowhere/{episode_index}.parquet")),
+    "tasks that are no text": on_lines(
+        "episodes.jsonl", lambda v: [v[0].replace('["', '[{"a": "').replace('"]', '"}]')]
+    ),
+    "statistics that are none": lambda root: (root / "meta/relative_stats.json").write_text("[1]"),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_what_is_malformed_is_a_fault_and_no_crash(config, dataset, name):
+    MALFORMED[name](dataset)
+    assert check_dataset(dataset, config, images=False).errors
+
+
 def test_units_of_a_dataset_of_ours_are_those_it_says(dataset):
     other = load_config(overrides=[*OVERRIDES, "dataset.units.body=normalized"])
     report = check_dataset(dataset, other, images=False)

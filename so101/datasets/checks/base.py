@@ -105,7 +105,7 @@ class Dataset:
 
     def name(self, path: Path) -> str:
         """`path` within the dataset, for texts."""
-        return str(path.relative_to(self.root))
+        return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
 
 
 def read_json(data: Dataset, findings: Findings, name: str, check: str) -> Any:

@@ -55,7 +55,9 @@ def _features(features: dict[str, dict], findings: Findings) -> bool:
         if not isinstance(feature, dict) or {"dtype", "shape", "names"} - set(feature):
             findings.error("features", f"meta/info.json: feature {key} must have dtype, shape and names")
             return False
-        if feature["dtype"] not in _DTYPES or len(feature["shape"]) != (3 if feature["dtype"] == "video" else 1):
+        shape = feature["shape"]
+        sizes = isinstance(shape, list) and all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in shape)
+        if feature["dtype"] not in _DTYPES or not sizes or len(shape) != (3 if feature["dtype"] == "video" else 1):
             text = f"feature {key} is {feature['dtype']} {feature['shape']}; this program checks vectors of "
             findings.error("features", f"meta/info.json: {text}{', '.join(_DTYPES[1:])}, and video")
             return False
@@ -127,7 +129,7 @@ def check_totals(data: Dataset, findings: Findings) -> None:
             findings.error("tasks", f"meta/tasks.jsonl: {text}", "write the task's text there and in episodes.jsonl")
     known = {task["task"] for task in data.tasks}
     for episode in data.episodes:
-        unknown = [task for task in episode["tasks"] if task not in known]
+        unknown = [task for task in episode["tasks"] if not isinstance(task, str) or task not in known]
         if unknown or not episode["tasks"]:
             where = f"meta/episodes.jsonl: episode {episode['episode_index']}"
             findings.error("tasks", f"{where} has tasks {episode['tasks']}, each must be in tasks.jsonl")

@@ -2,42 +2,54 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from so101.config import Config
 from so101.datasets.checks.base import VECTORS, Dataset, Findings, listed, read_json
 
 
 def read_modality(data: Dataset, findings: Findings) -> None:
+    """Read it; entries that are none are left out after a fault, so that further checks can rely on the rest."""
     modality = read_json(data, findings, "modality.json", "modality")
-    data.modality = modality if isinstance(modality, dict) else None
+    if not isinstance(modality, dict):
+        return
+    findings.looked("modality", "cameras", "language")
+    data.modality = {}
+    for kind in (*VECTORS, "video", "annotation"):
+        entries = modality.get(kind)
+        if not isinstance(entries, dict):
+            findings.error("modality", f"meta/modality.json: {kind} must be a mapping of names to settings")
+            entries = {}
+        broken = [name for name, entry in entries.items() if not _well_formed(entry, kind)]
+        for name in broken:
+            needed = "whole numbers start and end" if kind in VECTORS else "a text original_key, or nothing"
+            findings.error("modality", f"meta/modality.json: {kind}.{name} is {entries[name]!r}, needed: {needed}")
+        data.modality[kind] = {name: entry for name, entry in entries.items() if name not in broken}
+
+
+def _well_formed(entry: Any, kind: str) -> bool:
+    if not isinstance(entry, dict) or not isinstance(entry.get("original_key", ""), str):
+        return False
+    ends = [entry.get("start"), entry.get("end")]
+    return kind not in VECTORS or all(isinstance(end, int) and not isinstance(end, bool) for end in ends)
 
 
 def check_modality(data: Dataset, findings: Findings) -> None:
-    """Slices are inside the vectors, names are features."""
-    findings.looked("modality")
+    """Slices are inside the vectors and alike in state and action, names are features."""
     for kind, default in VECTORS.items():
-        for name, part in _entries(data, findings, kind):
+        for name, part in data.modality[kind].items():
             size = data.features.get(part.get("original_key", default), {"shape": [0]})["shape"][0]
-            start, end = part.get("start"), part.get("end")
-            if not (isinstance(start, int) and isinstance(end, int) and 0 <= start < end <= size):
-                text = f"{kind}.{name} is [{start}, {end}], outside {size} values"
+            if not 0 <= part["start"] < part["end"] <= size:
+                text = f"{kind}.{name} is [{part['start']}, {part['end']}], outside {size} values"
                 findings.error("modality", f"meta/modality.json: {text}")
     for kind, check in (("video", "cameras"), ("annotation", "language")):
-        findings.looked(check)
-        for name, part in _entries(data, findings, kind):
+        for name, part in data.modality[kind].items():
             key = part.get("original_key", f"annotation.{name}")
             if key not in data.features:
                 text = f"{kind}.{name} refers to {key!r}, no feature of info.json"
                 findings.error(check, f"meta/modality.json: {text}")
             elif kind == "video" and data.features[key]["dtype"] != "video":
                 findings.error(check, f"meta/modality.json: video.{name} refers to {key!r}, which is no video")
-
-
-def _entries(data: Dataset, findings: Findings, kind: str) -> list[tuple[str, dict]]:
-    entries = data.modality.get(kind)
-    if not isinstance(entries, dict) or not all(isinstance(entry, dict) for entry in entries.values()):
-        findings.error("modality", f"meta/modality.json: {kind} must be a mapping of names to settings")
-        return []
-    return list(entries.items())
 
 
 def check_trained_on(data: Dataset, findings: Findings, config: Config) -> None:
@@ -49,8 +61,8 @@ def check_trained_on(data: Dataset, findings: Findings, config: Config) -> None:
         if key not in data.video_keys:
             text = f"camera {name} (dataset.cameras) has no feature {key}; info.json has {data.video_keys}"
             findings.error("cameras", f"meta/info.json: {text}")
-        elif data.modality is not None and name not in (data.modality.get("video") or {}):
-            text = f"camera {name} (dataset.cameras) is missing; video has {sorted(data.modality.get('video') or {})}"
+        elif data.modality is not None and name not in data.modality["video"]:
+            text = f"camera {name} (dataset.cameras) is missing; video has {sorted(data.modality['video'])}"
             findings.error("cameras", f"meta/modality.json: {text}")
         elif data.episodes and not any(data.videos.get(key, [])):
             findings.error("cameras", f"videos/: camera {name} (dataset.cameras) has no readable video at all")
@@ -66,11 +78,11 @@ def _groups(data: Dataset, findings: Findings, config: Config) -> None:
     settings = config.dataset.modality
     for kind in VECTORS:
         for name, (start, end) in settings.groups.items():
-            found = (data.modality.get(kind) or {}).get(name)
-            cut = [found.get("start"), found.get("end")] if isinstance(found, dict) else None
+            found = data.modality[kind].get(name)
+            cut = [found["start"], found["end"]] if found else None
             if cut != [start, end]:
                 text = f"{kind}.{name} is {cut}, dataset.modality.groups says [{start}, {end}]"
                 findings.error("modality", f"meta/modality.json: {text}")
-    if settings.language_key not in (data.modality.get("annotation") or {}):
+    if settings.language_key not in data.modality["annotation"]:
         text = f"annotation has no {settings.language_key!r} (dataset.modality.language_key)"
         findings.error("language", f"meta/modality.json: {text}")

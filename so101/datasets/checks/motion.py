@@ -41,7 +41,8 @@ def _joints(data: Dataset, findings: Findings, joints: list[str]) -> bool:
     for key in VECTORS.values():
         names = data.features[key]["names"]
         names = names.get("motors") if isinstance(names, dict) else names
-        plain = [str(name).removeprefix("main_").removesuffix(".pos") for name in names or []]
+        listed_names = names if isinstance(names, list) else []
+        plain = [str(name).removeprefix("main_").removesuffix(".pos") for name in listed_names]
         if data.features[key]["shape"] != [len(joints)]:
             findings.error(
                 "joints", f"meta/info.json: {key} has {data.features[key]['shape']} values, the arm has {len(joints)}"
@@ -102,7 +103,8 @@ def _detected(arm: np.ndarray, config: Config) -> Unit | None:
 
 def _written_units(findings: Findings, config: Config, marker: dict | None) -> str | None:
     """The unit that a dataset of ours says it is in; another than the configuration's is a fault."""
-    written = ((marker or {}).get("units") or {}).get("body")
+    units = (marker or {}).get("units")
+    written = units.get("body") if isinstance(units, dict) else None
     if written is not None and written != config.dataset.units.body:
         text = f"written in {written}; dataset.units.body says {config.dataset.units.body}"
         findings.error("units", f"meta/{MARKER}: {text}")

@@ -43,6 +43,9 @@ def check_groot_stats(data: Dataset, findings: Findings, *, horizon: int | None)
     """GR00T's, which it takes as they are when there. `horizon`: of the training, None: not known."""
     stats = read_json(data, findings, "stats.json", "stats")
     relative = read_json(data, findings, "relative_stats.json", "relative_stats")
+    for check, value in (("stats", stats), ("relative_stats", relative)):
+        if value is not None and not isinstance(value, dict):
+            findings.error(check, f"meta/{check}.json: no mapping of names to statistics")
     if not data.complete:
         return
     findings.looked("stats", "relative_stats")
@@ -50,12 +53,12 @@ def check_groot_stats(data: Dataset, findings: Findings, *, horizon: int | None)
         if "float" in feature["dtype"] and isinstance(stats, dict):
             expected = groot_stats([columns[key] for columns in data.columns])
             _compare(findings, "stats", f"meta/stats.json: {key}", stats.get(key), expected)
-    for group, written in (relative or {}).items():
+    for group, written in (relative if isinstance(relative, dict) else {}).items():
         where = f"meta/relative_stats.json: {group}"
         try:
             rows = len(written["mean"])
             parts = [slice(data.modality[kind][group]["start"], data.modality[kind][group]["end"]) for kind in VECTORS]
-        except (KeyError, TypeError):
+        except (KeyError, TypeError):  # also without a modality.json that can be read
             findings.error("relative_stats", f"{where} is no statistics of a group of modality.json")
             continue
         if horizon is not None and rows != horizon:
@@ -66,6 +69,10 @@ def check_groot_stats(data: Dataset, findings: Findings, *, horizon: int | None)
             [columns[key][:, part] for columns in data.columns]
             for key, part in zip(VECTORS.values(), parts, strict=True)
         )
+        if states[0].shape[1] != actions[0].shape[1]:
+            text = f"{group} has {states[0].shape[1]} values of the state and {actions[0].shape[1]} of the action"
+            findings.error("modality", f"meta/modality.json: {text}; what is relative must have as many of both")
+            continue
         _compare(findings, "relative_stats", where, written, relative_stats(states, actions, rows))
 
 
