@@ -18,11 +18,11 @@ CAMERAS = ("ego", "side", "top")
 CONFIG = load_config(
     overrides=[
         "cameras.width_px=64",
-        "cameras.height_px=48",
+        "cameras.height_px=64",
         *(
             f"cameras.cameras.{name}.{key}={value}"
             for name in CAMERAS
-            for key, value in {"cx_px": 32, "cy_px": 24}.items()
+            for key, value in {"cx_px": 32, "cy_px": 32}.items()
         ),
         "render.codec.preset=ultrafast",
         "render.codec.crf=12",
@@ -32,7 +32,7 @@ META = {"policy": "test"}
 
 
 def picture(grey: int) -> np.ndarray:
-    return np.full((48, 64, 3), grey, np.uint8)
+    return np.full((64, 64, 3), grey, np.uint8)
 
 
 def record(folder: SessionFolder, index: int, ticks: int = 12, outcome: str = "success", every: int = 1, meta=META):
@@ -105,6 +105,17 @@ def test_an_encoder_that_stays_behind_still_gets_new_pictures(tmp_path, monkeypa
     assert len(shown) == ticks and recorder.late_frames > 0
     still = np.diff(np.flatnonzero(np.abs(np.diff(shown)) > 1))  # rows between two changes
     assert len(still) > 5 and still.max() <= 12, "the video does not stand still"
+
+
+def test_a_recorder_that_may_wait_leaves_no_picture_out(tmp_path, monkeypatch):
+    monkeypatch.setattr("so101.datasets.rollouts._QUEUED_FRAMES", 3)
+    folder = SessionFolder(tmp_path)
+    recorder = EpisodeRecorder(CONFIG, folder, 0, CAMERAS, patient=True)
+    for t in range(40):
+        recorder.add(np.zeros(6), np.zeros(6), {name: (t, picture(6 * t)) for name in CAMERAS})
+    recorder.finish(task="vial_to_rack", seed=0, outcome="success", meta={})
+    assert recorder.late_frames == 0
+    assert np.abs(np.diff(greys(folder.run.video(0, "side"))) - 6).max() <= 3, "each row has its own"
 
 
 def test_a_missing_camera_is_named(tmp_path):
