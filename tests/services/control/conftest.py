@@ -25,10 +25,10 @@ from so101.files import write_json
 TINY = [  # the smallest real run: one demo, pictures as large as a stamp
     "teleop.operator.num_demos=1",
     "cameras.width_px=64",
-    "cameras.height_px=48",
+    "cameras.height_px=64",
     "render.setting=fast",
     *(f"cameras.cameras.{camera}.{key}={value}" for camera in ("ego", "side", "top")
-      for key, value in {"cx_px": 32.0, "cy_px": 24.0, "fx_px": 40.0, "fy_px": 40.0}.items()),
+      for key, value in {"cx_px": 32.0, "cy_px": 32.0, "fx_px": 40.0, "fy_px": 40.0}.items()),
 ]  # fmt: skip
 
 
