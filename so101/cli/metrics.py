@@ -76,7 +76,8 @@ def metrics(
     for line in _words(measured):
         console.print(line, soft_wrap=True, markup=False, highlight=False)
     if track:
-        _track(config, path, folder, numbers, pictures)
+        one = "" if episode is None else f"episode_{episode}/"
+        _track(config, path, folder, {one + key: value for key, value in numbers.items()}, pictures)
     console.print(f"Written: {folder} ({1 + len(pictures)} files)", soft_wrap=True, markup=False, highlight=False)
 
 

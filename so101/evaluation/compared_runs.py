@@ -139,4 +139,5 @@ def _flat(values: Mapping[str, Any], at: str = "") -> dict[str, Any]:
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:
-    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
+    """As MLflow keeps them."""
+    return {key: str(value) for key, value in values.items()}
