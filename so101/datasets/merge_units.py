@@ -48,17 +48,27 @@ def find_units(
     Raises:
         DataError: undecidable, or against what is declared.
     """
-    written = marker.get("units") if isinstance(marker.get("units"), dict) else {}
-    if declared is None and written.get("body") in _BODY:
-        scale, offset = (np.array(written.get(key), float) for key in ("scale_per_rad", "offset"))
-        if scale.shape == offset.shape == (len(config.robot.joints),):
-            kind = make_units(written["body"], config.robot)
-            return JointUnits(_BODY[written["body"]], LeRobotUnits(kind.kind, scale, offset, kind.lower, kind.upper))
+    marked = _marked(marker, config)
+    if declared is None and marked is not None:
+        return JointUnits(_BODY[marked.kind], marked)
     if declared is not None:
         recorded = config.teleop.recordings.model_copy(update={"units": declared})
         config = config.model_copy(update={"teleop": config.teleop.model_copy(update={"recordings": recorded})})
     decisions = tuple(detect_recording_units(recordings, config))
     return JointUnits(decisions[0].unit, None, decisions)
+
+
+def _marked(marker: dict, config: Config) -> LeRobotUnits | None:
+    """The map in a marker of ours; None where there is none that can be used."""
+    try:
+        written = marker["units"]
+        scale, offset = np.array(written["scale_per_rad"], float), np.array(written["offset"], float)
+        plain = make_units(written["body"], config.robot)
+    except (KeyError, TypeError, ValueError):
+        return None
+    if plain.kind not in _BODY or not scale.shape == offset.shape == plain.scale.shape or not np.all(scale):
+        return None
+    return LeRobotUnits(plain.kind, scale, offset, plain.lower, plain.upper)
 
 
 def to_rad(
