@@ -268,10 +268,12 @@ class Trainer:
             part = {k.removeprefix(f"{prefix}."): v for k, v in read.items() if k.startswith(f"{prefix}.")}
             network.load_state_dict(part)
         for name, parameter in self.network.named_parameters():
-            state = {key: read[f"optimizer.{key}.{name}"] for key in ("step", "exp_avg", "exp_avg_sq")
-                     if f"optimizer.{key}.{name}" in read}  # fmt: skip
-            if state:
-                self.optimizer.state[parameter] = {**state, "step": state["step"].cpu()}
+            if f"optimizer.step.{name}" not in read:
+                continue
+            state = {key: read[f"optimizer.{key}.{name}"] for key in ("step", "exp_avg", "exp_avg_sq")}
+            for key in ("exp_avg", "exp_avg_sq"):  # in the memory layout of the parameter, which the optimiser expects
+                state[key] = torch.empty_like(parameter).copy_(state[key])
+            self.optimizer.state[parameter] = {**state, "step": state["step"].cpu()}
         self.step = facts["step"]
         _cut_log(self.own / LOG, self.step)
 

@@ -1,0 +1,344 @@
+"""Dataset, frames, batches, training, checkpoint, policy on a tiny dataset."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+
+import av
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from so101.config import load_config
+from so101.errors import DataError
+from so101.learning.batches import Samples, batches
+from so101.learning.dataset import read_dataset
+from so101.learning.frames import open_frames, resize_picture
+from so101.learning.normalisation import fit_normalisation
+from so101.learning.session import train_embedded
+from so101.learning.train import Trainer, read_state
+from so101.pipeline.progress import SilentReporter
+from so101.policies import make_policy
+from so101.policies.base import PolicyError, PolicyOptions
+from so101.tracking import NullRun
+
+from .conftest import LENGTHS, SMALL
+
+HORIZON = 16
+
+
+@pytest.fixture(scope="module")
+def data(small_config, small_run):
+    return read_dataset(small_run.dataset, small_config)
+
+
+@pytest.fixture(scope="module")
+def frames(small_config, data, tmp_path_factory):
+    pictures = small_config.training.embedded.pictures
+    root = tmp_path_factory.mktemp("frames")
+    return open_frames(root, data, pictures, workers=1, reporter=SilentReporter())
+
+
+def samples(config, data, frames, episodes=(0, 1, 2, 3), weights=None):
+    normal = fit_normalisation(data.states, data.actions, data.points, np.zeros(6, bool), HORIZON)
+    return Samples(data, frames, normal, config.training.embedded, HORIZON, episodes, weights)
+
+
+def trained(config, data, frames, folder, steps=None):
+    if steps is not None:
+        settings = config.training.embedded.model_copy(update={"max_steps": steps})
+        config = config.model_copy(update={"training": config.training.model_copy(update={"embedded": settings})})
+    torch.set_num_threads(1)
+    trainer = Trainer(config, data, frames, folder)
+    trainer.run(SilentReporter(), NullRun(), time.monotonic)
+    return trainer
+
+
+# dataset and frames
+
+
+def test_the_dataset_is_read_whole(data):
+    assert data.cameras == ("wrist", "front")
+    assert data.lengths.tolist() == list(LENGTHS)
+    assert [p.shape for p in data.points] == [(length, 6, 3) for length in LENGTHS]  # 2 of the vial, 4 of the rack
+    assert data.point_objects == ("rack",) * 4 + ("vial",) * 2
+    assert all(path.is_file() for videos in data.videos for path in videos)
+
+
+def test_points_lie_on_the_axes_of_the_objects(data, small_config):
+    rack = data.points[0][0, :4]
+    np.testing.assert_allclose(rack[1:] - rack[0], np.eye(3) * small_config.training.embedded.objects_arm_m, atol=1e-6)
+
+
+def test_the_fingerprint_changes_with_the_numbers(small_config, small_run, data, tmp_path):
+    copy = tmp_path / "dataset"
+    shutil.copytree(small_run.dataset, copy)
+    assert read_dataset(copy, small_config).fingerprint == data.fingerprint
+    tasks = copy / "meta/tasks.jsonl"
+    tasks.write_text(tasks.read_text() + "\n")
+    assert read_dataset(copy, small_config).fingerprint != data.fingerprint
+
+
+def test_frames_are_those_of_the_videos(small_config, data, frames):
+    pictures = small_config.training.embedded.pictures
+    with av.open(str(data.videos[1][0])) as container:
+        decoded = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
+    cached = frames.frames["wrist"][frames.rows[1]]
+    assert len(cached) == -(-LENGTHS[1] // 2) and cached.shape[1:] == (52, 68, 3)
+    for k in (0, 5, 15):
+        np.testing.assert_array_equal(cached[k], resize_picture(decoded[2 * k], pictures))
+
+
+def test_frames_that_are_there_are_not_decoded_again(small_config, data, tmp_path):
+    pictures = small_config.training.embedded.pictures
+
+    class Counting(SilentReporter):
+        count = 0
+
+        def advance(self, count=1, note=""):
+            Counting.count += count
+
+    open_frames(tmp_path, data, pictures, workers=1, reporter=Counting())
+    done = next(tmp_path.iterdir()) / "done"
+    (done / "2.json").unlink()  # as if it had been killed there
+    open_frames(tmp_path, data, pictures, workers=1, reporter=Counting())
+    assert Counting.count == len(LENGTHS) + 1
+
+
+def test_a_video_that_is_short_is_named(small_config, small_run, tmp_path):
+    copy = tmp_path / "dataset"
+    shutil.copytree(small_run.dataset, copy)
+    data = read_dataset(copy, small_config)
+    shutil.copyfile(data.videos[2][1], data.videos[1][1])
+    with pytest.raises(DataError, match="has 20 frames, its episode 31"):
+        open_frames(tmp_path, data, small_config.training.embedded.pictures, workers=1, reporter=SilentReporter())
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda info: info | {"codebase_version": "v3.0"}, "is LeRobot v3.0, training reads v2.1"),
+        (lambda info: {}, "cannot be read as a LeRobot dataset"),
+    ],
+)
+def test_what_cannot_be_learned_from_is_said(small_config, small_run, tmp_path, change, text):
+    copy = tmp_path / "dataset"
+    shutil.copytree(small_run.dataset, copy)
+    info = copy / "meta/info.json"
+    info.write_text(json.dumps(change(json.loads(info.read_text()))))
+    with pytest.raises(DataError, match=text):
+        read_dataset(copy, small_config)
+
+
+def test_other_units_are_refused(small_run):
+    config = load_config(overrides=[*SMALL, "dataset.units.body=normalized"])
+    with pytest.raises(DataError, match="other units than dataset.units"):
+        read_dataset(small_run.dataset, config)
+
+
+# batches
+
+
+def test_a_batch_depends_on_its_number_alone(small_config, data, frames):
+    some = samples(small_config, data, frames)
+    for a, b in zip(batches(some, 3, 6), (some.draw(n) for n in (3, 4, 5)), strict=True):
+        for name, value in a.__dict__.items():
+            np.testing.assert_array_equal(value, getattr(b, name))
+    assert (some.draw(3).joints != some.draw(4).joints).any()
+
+
+def test_without_augmentation_a_sample_is_what_the_dataset_holds(small_config, data, frames):
+    some = samples(small_config, data, frames)
+    batch = some.make(np.array([4]))  # frame 8 of episode 0
+    np.testing.assert_array_equal(batch.pictures[1, 0], frames.frames["front"][4][2:-2, 2:-2])
+    normal = some._normalisation
+    np.testing.assert_allclose(batch.chunk[0], normal.encode_chunk(data.actions[0][None, 8:24], data.states[0][8:9])[0])
+    np.testing.assert_allclose(batch.joints[0], normal.encode_state(data.states[0][8:9])[0])
+
+
+def test_weights_decide_how_often_an_episode_is_seen(small_config, data, frames):
+    some = samples(small_config, data, frames, weights={0: 8.0, 1: 1.0, 2: 1.0, 3: 0.0})
+    counts = np.zeros(4)
+    for number in range(300):
+        rng = np.random.default_rng([0, number])
+        chosen = np.searchsorted(some._share, rng.random(4), side="right")
+        counts += np.bincount(some._episode[chosen], minlength=4)
+    assert counts[3] == 0
+    assert counts[0] / counts.sum() == pytest.approx(0.8, abs=0.05)
+
+
+def test_a_fault_on_the_thread_is_raised_where_batches_are_wanted(small_config, data, frames):
+    some = samples(small_config, data, frames)
+    some._cached = some._cached + 10**6
+    with pytest.raises(IndexError):
+        next(iter(batches(some, 0, 3)))
+
+
+# training
+
+
+def test_a_training_that_was_cut_off_ends_as_one_that_was_not(small_config, data, frames, tmp_path):
+    whole = trained(small_config, data, frames, tmp_path / "whole")
+    half = Trainer(small_config, data, frames, tmp_path / "cut")
+    for number in range(5):
+        half._learn(half.samples.draw(number))
+        half.step += 1
+        if half.step == 3:
+            half._save_state("run-7")
+    # ... killed here: what was learned since step 3 is lost
+    rest = trained(small_config, data, frames, tmp_path / "cut")
+    assert rest.run_id == "run-7"
+    for key, value in whole.average.state_dict().items():
+        torch.testing.assert_close(rest.average.state_dict()[key], value, rtol=0, atol=0)
+    logs = [(tmp_path / name / "training/log.csv").read_text() for name in ("whole", "cut")]
+    assert logs[0].splitlines()[-1] == logs[1].splitlines()[-1]
+
+
+def test_a_finished_training_is_not_done_again(small_config, data, frames, tmp_path):
+    trained(small_config, data, frames, tmp_path / "role")
+    before = (tmp_path / "role/weights.safetensors").read_bytes()
+    assert Trainer(small_config, data, frames, tmp_path / "role").step == 8
+    trained(small_config, data, frames, tmp_path / "other")
+    assert (tmp_path / "other/weights.safetensors").read_bytes() == before
+
+
+def test_another_training_in_the_folder_is_refused_and_says_what_differs(small_config, data, frames, tmp_path):
+    trained(small_config, data, frames, tmp_path)
+    other = load_config(overrides=[*SMALL, "training.embedded.optimizer.learning_rate=0.01"])
+    with pytest.raises(DataError, match=r"settings.optimizer.learning_rate: 0.001 -> 0.01.*--fresh"):
+        Trainer(other, data, frames, tmp_path)
+
+
+def test_a_damaged_state_is_named(small_config, data, frames, tmp_path):
+    trained(small_config, data, frames, tmp_path)
+    state = tmp_path / "training/state.safetensors"
+    state.write_bytes(state.read_bytes()[:100])
+    with pytest.raises(DataError, match="not the state of a training"):
+        read_state(tmp_path)
+
+
+def test_policies_on_the_way_are_kept(small_config, data, frames, tmp_path):
+    config = load_config(overrides=[*SMALL, "training.embedded.keep_every_steps=4"])
+    trained(config, data, frames, tmp_path / "role")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["role", "role-step000004"]
+    assert (tmp_path / "role-step000004/manifest.json").is_file()
+
+
+def test_a_loss_that_is_no_number_ends_the_training(small_config, data, frames, tmp_path):
+    trainer = Trainer(small_config, data, frames, tmp_path)
+    with torch.no_grad():
+        trainer.network.trunk[0].weight.fill_(torch.nan)
+    with pytest.raises(DataError, match="the loss is nan at step 2"):
+        trainer.run(SilentReporter(), NullRun(), time.monotonic)
+
+
+# the command's own part, and the policy
+
+
+@pytest.fixture(scope="module")
+def models(small_run, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    config = load_config(overrides=[*SMALL, f"deploy.server.models_dir={folder}"])
+    train_embedded(
+        config, small_run.dataset, "policy", episodes=3, fresh=False, workers=1, reporter=SilentReporter(),
+        clock=time.monotonic,
+    )  # fmt: skip
+    return folder
+
+
+def served(models, *overrides):
+    config = load_config(overrides=[*SMALL, f"deploy.server.models_dir={models}", *overrides])
+    return make_policy(config, "embedded", PolicyOptions())
+
+
+def observation(batch=1, text="Pick up the vial and place it in the rack", seed=0):
+    rng = np.random.default_rng(seed)
+    video = {name: rng.integers(0, 256, (batch, 1, 120, 160, 3), dtype=np.uint8) for name in ("wrist", "front")}
+    state = {
+        "single_arm": rng.normal(size=(batch, 1, 5)).astype(np.float32),
+        "gripper": rng.uniform(0, 100, (batch, 1, 1)).astype(np.float32),
+    }
+    return {
+        "video": video,
+        "state": state,
+        "language": {"annotation.human.task_description": [[text]] * batch},
+    }
+
+
+def test_a_trained_policy_answers_with_chunks(models, data):
+    policy = served(models)
+    action, _ = policy.get_action(observation(2))
+    assert {name: value.shape for name, value in action.items()} == {"single_arm": (2, 16, 5), "gripper": (2, 16, 1)}
+    assert all(value.dtype == np.float32 for value in action.values())
+    low = np.min([a.min(0) for a in data.actions[:2]], axis=0)  # the third of three episodes is held out
+    assert (action["single_arm"] >= low[:5] - 1e-4).all()
+
+
+def test_equal_seeds_give_equal_chunks(models):
+    policy = served(models)
+    first, _ = policy.get_action(observation())
+    second, _ = policy.get_action(observation())
+    policy.reset()
+    again, _ = policy.get_action(observation())
+    np.testing.assert_array_equal(first["single_arm"], again["single_arm"])
+    assert (first["single_arm"] != second["single_arm"]).any()
+
+
+def test_the_task_is_known_whatever_its_case_and_punctuation(models):
+    policy = served(models)
+    policy.get_action(observation(text="pick up the vial, and place it in the rack."))
+    with pytest.raises(PolicyError, match="does not know the task 'Fold the towel'; it was trained on: 'Pick up"):
+        policy.get_action(observation(text="Fold the towel"))
+
+
+@pytest.mark.parametrize(
+    ("override", "text"),
+    [
+        ("dataset.units.body=normalized", "other units than dataset.units"),
+        (
+            "dataset.cameras={ego: wrist, side: sideways}",
+            "it looks at camera 'front', dataset.cameras gives wrist, side",
+        ),
+        ("deploy.control.action_horizon=12", "its chunks have 16 rows, deploy.control.action_horizon is 12"),
+        ("deploy.control.control_hz=25", "its chunks are for 30 Hz, deploy.control.control_hz is 25"),
+    ],
+)
+def test_a_policy_of_something_else_says_why(models, override, text):
+    with pytest.raises(PolicyError, match=text):
+        served(models, override)
+
+
+def test_weights_that_were_changed_are_not_loaded(models, tmp_path):
+    copy = tmp_path / "models"
+    shutil.copytree(models, copy)
+    weights = copy / "policy/weights.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    with pytest.raises(PolicyError, match="weights.safetensors is not the file the manifest means"):
+        served(copy)
+
+
+def test_the_same_command_again_finds_it_trained(small_run, models):
+    config = load_config(overrides=[*SMALL, f"deploy.server.models_dir={models}"])
+    said = train_embedded(
+        config, small_run.dataset, "policy", episodes=3, fresh=False, workers=1, reporter=SilentReporter(),
+        clock=time.monotonic,
+    )  # fmt: skip
+    assert "is trained: 8 steps" in said
+
+
+def test_more_episodes_than_there_are_cannot_be_learned_from(small_config, data):
+    with pytest.raises(DataError, match="has 4 episodes; 5 cannot be learned from"):
+        data.first(5)
+
+
+def test_pictures_of_any_size_become_those_of_the_network(small_config):
+    pictures = small_config.training.embedded.pictures
+    big = np.asarray(Image.new("RGB", (640, 480), (10, 200, 30)))
+    small = resize_picture(big, pictures)
+    assert small.shape == (52, 68, 3) and (small == [10, 200, 30]).all()
+    assert resize_picture(small, pictures) is small
