@@ -76,9 +76,7 @@ class BusWorld:
         self._scene = (plant.randomisation, rig.looks or draw_looks(self._config, seed))
         self._dressed, self._now_s = False, 0.0
         self.refusals, self._limited = [], Counter()
-        self._bus = VirtualBus(
-            self._config, plant=plant, pacing=False, real_time=False, reply_delay_s=rig.reply_delay_s
-        ).start()
+        self._bus = VirtualBus(self._config, plant=plant, pacing=False, real_time=False).start()
         calibration = Path(self._folder.name) / "arm.json"
         self._bus.calibration.write(calibration)
         self._arm = FeetechArm(self._config.robot, self._bus.port, calibration)
@@ -121,23 +119,16 @@ class BusWorld:
         try:
             sent, by = self.driver.command_limited(wanted)
             self._limited.update(by)
-            self._arm.bus.read(
-                self._config.robot.bus.ids[0], "torque_enable"
-            )  # goals are not acknowledged: now it is there
         except (CommandRefused, NotArmed) as error:
             if str(error) not in self.refusals:
                 self.refusals.append(str(error))
                 log.info("%s", error)
             sent = self.driver.read().goal_rad
-        for substeps in self._looks:
+        for number, substeps in enumerate(self._looks):
+            if number == 0 or self.driver.read().mode != "following":  # then looks send goals of their own
+                self._deliver()
             self._pass(substeps)
-            self.driver.step()
-        if self.driver.read().missed_reads:
-            self._bus.check()
-            raise BusError(
-                f"the virtual servos at {self._bus.port} did not answer within {_PATIENCE_MS / 1000:g} s, though time "
-                "waits for them: was this machine suspended, or out of memory? Run the same command again; it goes on"
-            )
+            self._look_at_arm()
         return np.array(sent)
 
     def objects(self) -> dict[str, np.ndarray]:
@@ -182,6 +173,19 @@ class BusWorld:
 
     def __exit__(self, *_) -> None:
         self.close()
+
+    def _deliver(self) -> None:
+        """Goals are not acknowledged. This is, and after everything that was sent before."""
+        self._arm.bus.read(self._config.robot.bus.ids[0], "torque_enable")
+
+    def _look_at_arm(self) -> None:
+        self.driver.step()
+        if self.driver.read().missed_reads:
+            self._bus.check()
+            raise BusError(
+                f"the virtual servos at {self._bus.port} did not answer within {_PATIENCE_MS / 1000:g} s, though time "
+                "waits for them: was this machine suspended, or out of memory? Run the same command again; it goes on"
+            )
 
     def _pass(self, substeps: int) -> None:
         seconds = substeps * self._plant.step_s

@@ -37,6 +37,24 @@ def _wave(world: BusWorld, steps: int) -> list[np.ndarray]:
     return seen
 
 
+def _sent_home(world: BusWorld) -> list[np.ndarray]:
+    """What is measured while the driver brings the arm home by itself."""
+    world.reset(5)
+    begin, seen = world.measured(), []
+    for _ in range(10):
+        world.act(begin + 0.3)
+    world.driver.disarm(wait=False)
+    for _ in range(20):
+        seen += [world.act(begin), world.measured()]
+    return seen
+
+
+def test_what_the_driver_does_by_itself_is_the_same_every_time(world):
+    first, again = _sent_home(world), _sent_home(world)
+    assert all((a == b).all() for a, b in zip(first, again, strict=True))
+    assert "returning" in world.refusals[0]
+
+
 @pytest.mark.parametrize("seed", [5, 105])
 def test_an_episode_is_a_function_of_its_seed_whatever_was_before(world, seed):
     world.reset(seed)
