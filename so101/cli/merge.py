@@ -61,6 +61,10 @@ def merge(
         str | None,
         typer.Option(metavar="WIDTHxHEIGHT", help="Bring pictures to this size, with bars.", rich_help_panel=_ALIKE),
     ] = None,
+    encode: Annotated[
+        bool,
+        typer.Option("--encode", help="Bring all videos to the codec of render.yaml (h264).", rich_help_panel=_ALIKE),
+    ] = False,
     resample: Annotated[
         float | None, typer.Option(metavar="FPS", min=1, help="Bring sources to this rate.", rich_help_panel=_ALIKE)
     ] = None,
@@ -105,6 +109,7 @@ def merge(
         robot_type=robot_type,
         kind=kind or (),
         allow_duplicates=allow_duplicates,
+        encode=encode,
         materialise=materialise_weights,
     )
     specs = [parse_source(text) for text in sources]

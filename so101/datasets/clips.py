@@ -200,7 +200,7 @@ class _Remuxer:
     def append(self, source: av.container.InputContainer, first: int, length: int) -> None:
         packets = self._packets(source, first, length)
         if self._stream is None:
-            self._stream = self._container.add_stream_from_template(source.streams.video[0])
+            self._stream = self._container.add_stream_from_template(source.streams.video[0], opaque=True)
             self._signature, self._delay = _signature(source), _delay(packets)
         for place, (number, packet) in enumerate(packets):
             packet.stream = self._stream

@@ -43,6 +43,7 @@ class MergeOptions:
         robot_type: of the result; None: they must agree.
         kinds: source -> "sim" or "real", where it is not what the files say.
         allow_duplicates: take an episode again that another source has too.
+        encode: bring all videos to the codec of render.yaml, also where they are alike.
         materialise: repeat episodes until frames are in proportion to weights.
     """
 
@@ -58,6 +59,7 @@ class MergeOptions:
     robot_type: str | None = None
     kinds: Mapping[str, Kind] = field(default_factory=dict)
     allow_duplicates: bool = False
+    encode: bool = False
     materialise: bool = False
 
 

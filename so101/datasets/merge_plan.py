@@ -346,7 +346,12 @@ def _how(
         width, height = width - width % 2, height - height % 2  # colour has half the resolution
         encoding = Encoding(width, height, fps, config)
         kept = all(feature == alike[0] and can_copy(c, facts[c.path]) for c, feature in zip(clips, alike, strict=True))
-        kept = kept and alike[0]["shape"] == [height, width, 3] and alike[0]["info"]["video.fps"] == round(fps)
+        kept = (
+            kept
+            and not options.encode
+            and alike[0]["shape"] == [height, width, 3]
+            and alike[0]["info"]["video.fps"] == round(fps)
+        )
         features[key] = alike[0] if kept else encoding.feature
         for clip, feature in zip(clips, alike, strict=True):
             if feature != features[key] or not can_copy(clip, facts[clip.path]):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from fractions import Fraction
 
+import av
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -16,7 +18,7 @@ from so101.datasets.merge import Source, read_sources
 from so101.datasets.merge_options import SourceSpec
 from so101.datasets.validate import validate_dataset
 from so101.datasets.videos import probe_video
-from so101.errors import DataError
+from so101.errors import ConfigError, DataError
 
 from .merging import copy_of, frames, frames_of, make_source, merge, rewrite_column, rewrite_info, small_config
 from .synthetic import encode_video, make_frames
@@ -306,6 +308,39 @@ def test_videos_of_b_frames_survive_v30(config, sim, tmp_path):
     same(read_source(other), read_source(tmp_path / "v2"))
 
 
+def encode_av1(path, frames):
+    """As LeRobot records."""
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("libsvtav1", rate=30, options={"g": "2", "crf": "30"})
+        stream.height, stream.width, stream.pix_fmt = frames.shape[1], frames.shape[2], "yuv420p"
+        for number, image in enumerate(frames):
+            frame = av.VideoFrame.from_ndarray(image, format="rgb24")
+            frame.pts, frame.time_base = number, Fraction(1, 30)
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+
+
+@pytest.mark.skipif("libsvtav1" not in av.codecs_available, reason="this FFmpeg has no AV1 encoder")
+def test_av1_moves_without_loss_and_becomes_h264_beside_h264_or_when_told(config, sim, real, tmp_path):
+    other = shutil.copytree(real, tmp_path / "real")
+    for path in other.glob("videos/*/*/*.mp4"):
+        length = probe_video(path).num_frames
+        encode_av1(path, make_frames(length, (96, 128), length))
+    merge(config, tmp_path / "v3", other, format="v3.0")
+    assert merge(config, tmp_path / "v2", tmp_path / "v3").summary["videos"] == {"copy": 4}
+    same(read_source(other), read_source(tmp_path / "v2"))
+    told = {"units": {"v3": "degrees"}, "size": (64, 48)}
+    assert merge(config, tmp_path / "a", sim, tmp_path / "v3", **told).summary["videos"] == {"link": 6, "encode": 4}
+    assert merge(config, tmp_path / "b", tmp_path / "v3", encode=True).summary["videos"] == {"encode": 4}
+    for name in "ab":
+        assert validate_dataset(tmp_path / name) == []
+        assert read_source(tmp_path / name).features[VIDEOS[0]]["info"]["video.codec"] == "h264"
+    merge(config, tmp_path / "c", sim, encode=True)  # already h264
+    assert merge(config, tmp_path / "c", sim, encode=True).summary == {
+        "episodes": 3, "frames": 72, "sources": {sim.parent.name: 3}, "videos": {"link": 6}, "unchanged": True
+    }  # fmt: skip
+
+
 def test_mix_weights_must_be_positive():
-    with pytest.raises(DataError.__mro__[1], match="a weight must be above 0"):
+    with pytest.raises(ConfigError, match="a weight must be above 0"):
         load_config(overrides=["training.mix.weights={sim: 0}"])

@@ -62,7 +62,7 @@ CHECKS: dict[str, Check] = {
     "video_format": Check("size, codec and pixel format are those in info.json", "correct info.json, or encode alike"),
     "codec": Check(
         "GR00T's decoders read the codec",
-        "encode as h264: ffmpeg -i IN -c:v libx264 -pix_fmt yuv420p -g 2 -bf 0 OUT, and correct info.json",
+        "encode as h264: ./twin merge FOLDER --encode --out OTHER",
     ),
     "frozen_camera": Check(
         "no camera stands still while the arm moves", "look at the video; drop or record the episode again"
