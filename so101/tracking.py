@@ -8,6 +8,7 @@ and written by a thread every `training.tracking.flush_s`; a process that is kil
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import threading
@@ -50,8 +51,13 @@ def open_store(tracking: TrackingConfig) -> Any:
     for noisy in ("mlflow", "alembic"):  # a new store is announced in dozens of lines
         logging.getLogger(noisy).setLevel(logging.WARNING)
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # tracebacks of what is told in a line here
-    Path(tracking.store).mkdir(parents=True, exist_ok=True)
-    return mlflow.MlflowClient(tracking_uri=store_uri(tracking))
+    store = Path(tracking.store)
+    store.mkdir(parents=True, exist_ok=True)
+    with open(store / ".lock", "w") as lock:  # MLflow does not keep two processes from making its tables at once
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        client = mlflow.MlflowClient(tracking_uri=store_uri(tracking))
+        client.search_experiments(max_results=1)
+    return client
 
 
 class NullRun:

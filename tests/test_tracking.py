@@ -23,9 +23,9 @@ from so101.tracking import tracked_run
 config = load_config(overrides=[f"training.tracking.store={sys.argv[1]}", "training.tracking.flush_s=0.01"])
 with tracked_run(config, kind="train", name="child") as run:
     run.log({"loss": 0.5}, step=1)
-    while run._pending:
+    while run.id and run._pending:
         time.sleep(0.01)
-    run.flush()  # ends when what is being written is written
+    run.id and run.flush()  # ends when what is being written is written
     print(run.id, flush=True)
     time.sleep(float(sys.argv[2]))
 """
@@ -98,6 +98,13 @@ def test_a_killed_training_goes_on_in_its_run_beside_another_process(config, sto
     assert history(config, run_id, "loss") == [(1, 0.5), (2, 0.4)]
     data = stored(config, run_id).data
     assert data.params == {"lr": "1"} and data.tags["resumed.lr"] == "2"
+
+
+def test_several_may_make_the_store_at_once(tmp_path):
+    command = [sys.executable, "-c", CHILD, tmp_path / "new", "0"]
+    children = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    ids = [child.communicate()[0].strip() for child in children]
+    assert len(set(ids)) == 2 and "None" not in ids and not any(child.returncode for child in children)
 
 
 def test_a_run_that_is_gone_is_not_continued(config, caplog):

@@ -19,7 +19,8 @@ from so101.cli.stage import print_result
 from so101.pipeline.progress import StageResult
 from so101.pipeline.stages import STAGES
 
-COMMANDS = ["run", *STAGES, "config", "grasp-check", "identify", "workspace", "test"]
+LEARNING = ["merge", "sources", "train", "metrics", "compare", "record-pseudo-real"]
+COMMANDS = ["run", *STAGES, *LEARNING, "config", "grasp-check", "identify", "record-pseudo-real", "workspace", "test"]
 
 
 @pytest.fixture
