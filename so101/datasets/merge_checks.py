@@ -17,7 +17,7 @@ from so101.datasets.videos import VideoFacts, probe_video
 from so101.errors import DataError
 
 if TYPE_CHECKING:
-    from so101.datasets.merge_plan import PlannedSource
+    from so101.datasets.merge_sources import PlannedSource
 
 CHECKS = {
     "files": "each source is a LeRobot dataset of v2.1 or v3.0 whose tables can be read",

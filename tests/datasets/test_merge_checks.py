@@ -218,6 +218,11 @@ def test_options_that_fit_nothing_are_faults(config, sim, spoiled, tmp_path):
     assert any(text.startswith("tasks: --task-text of 'Dance': no such text; there are ") for text in found)
 
 
+def test_a_rename_onto_another_camera(config, sim, spoiled, tmp_path):
+    found = faults(config, tmp_path / "out", sim, spoiled, renames=(("real", "wrist", "front"),))
+    assert f"cameras: --rename makes two cameras of real {FRONT}; --drop one of them" in found
+
+
 def test_two_sources_of_one_name(config, sim, other, tmp_path):
     (text,) = faults(config, tmp_path / "out", SourceSpec(sim, name="a"), SourceSpec(other, name="a"), units={})
     assert text == "names: two sources are called 'a'; give them names of their own, FOLDER::NAME"
