@@ -94,6 +94,7 @@ def merge(
     from so101.cli.stage import print_result
     from so101.datasets.merge import merge_datasets
     from so101.datasets.merge_options import parse_options, parse_source
+    from so101.errors import DataError
 
     config, console = settings.load(), Console()
     options = parse_options(
@@ -116,7 +117,10 @@ def merge(
     with make_reporter(console) as reporter:
         result = merge_datasets(specs, out, options, config, reporter, workers or default_workers())
     print_result(console, result)
-    _show(out, out / "sources.png", config, console)
+    try:
+        _show(out, out / "sources.png", config, console)
+    except DataError as error:  # of a single source, units need not be known
+        console.print(f"no picture of the sources: {error}", soft_wrap=True, markup=False, highlight=False)
 
 
 @with_options(Settings)

@@ -127,6 +127,9 @@ def _checked_features(path: Path, info: dict[str, Any]) -> dict[str, dict]:
                 f"{where}: feature {key} is {dtype!r} of shape {feature.get('shape') if dtype else None}; only "
                 "numbers and videos can be merged: take the feature out, or make videos of images with lerobot's tools"
             )
+        details = {**(feature.get("video_info") or {}), **(feature.get("info") or {})}
+        if details.get("video.is_depth_map") or details.get("is_depth_map"):
+            raise DataError(f"{where}: {key} is a depth video, which would not survive our codec; take the feature out")
     return features
 
 

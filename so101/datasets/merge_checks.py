@@ -81,6 +81,8 @@ def check_alike(sources: list[PlannedSource], options: MergeOptions, faults: Fau
     uneven = [name for name, fps in rates.items() if fps != round(fps)] if options.fps is None else []
     if uneven:
         faults.add("fps", f"{', '.join(uneven)}: {rates[uneven[0]]:g} is no whole number; --resample to one")
+    if options.fps is not None and options.fps != round(options.fps):
+        faults.add("fps", f"--resample {options.fps:g}: LeRobot needs a whole number")
     types = {source.name: source.data.info.get("robot_type") for source in sources}
     if options.robot_type is None and len(set(types.values())) > 1:
         said = ", ".join(f"{name} says {kind}" for name, kind in types.items())

@@ -86,6 +86,8 @@ def open_sources(specs: Sequence[SourceSpec], options: MergeOptions, faults: Fau
     if given and len(given) < len(sources):
         others = [source.name for source in sources if source.weight is None]
         faults.add("weights", f"{', '.join(given)} have one, {', '.join(others)} none; give all a weight, or none")
+    if options.materialise and not given:
+        faults.add("weights", "--materialise-weights without any; give each source one, FOLDER:WEIGHT")
     return sources
 
 
@@ -164,16 +166,16 @@ def make_episodes(source: PlannedSource, options: MergeOptions, config: Config, 
             faults.add("joints", str(error))
             continue
         source.orders[key] = order
-        source.features[key]["names"] = [names[i] for i in order]
+        source.features[key] |= {"names": [names[i] for i in order], "dtype": "float32"}
     for episode in source.data.episodes:
         rows, picks = _frames(episode, source.data.fps, options.fps)
         columns = {}
         for key, feature in source.features.items():
             if feature["dtype"] != "video":
                 values = episode.columns[feature["_from"]]
-                columns[key] = _resampled(
-                    np.take(values, source.orders[key], axis=1) if key in source.orders else values, picks
-                )
+                if key in source.orders:
+                    values = np.take(values, source.orders[key], axis=1).astype(np.float32)
+                columns[key] = _resampled(values, picks)
         clips = {
             key: episode.clips[feature["_from"]]
             for key, feature in source.features.items()

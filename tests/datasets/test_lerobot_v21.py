@@ -82,7 +82,8 @@ def test_the_checker_finds_nothing(written):
 def test_files_are_where_the_templates_say(written):
     files = set(tree(written.dataset))
     expected = {f"meta/{name}" for name in ("info.json", "episodes.jsonl", "tasks.jsonl", "episodes_stats.jsonl",
-                "stats.json", "relative_stats.json", "modality.json", "so101.json", "so101_objects.parquet")}  # fmt: skip
+                "stats.json", "relative_stats.json", "modality.json", "so101.json",
+                "so101_objects.parquet")}  # fmt: skip
     for i in range(3):
         expected.add(str(parquet(written, i).relative_to(written.dataset)))
         expected |= {str(video(written, i, name).relative_to(written.dataset)) for name in CAMERAS.values()}

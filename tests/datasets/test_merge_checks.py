@@ -144,6 +144,12 @@ DEFECTS = {
         lambda folder: rewrite_info(folder, lambda info: info["features"][FRONT].update(dtype="image")),
         "only numbers and videos can be merged: take the feature out, or make videos of images with lerobot's tools",
     ),
+    "depth": (
+        lambda folder: rewrite_info(
+            folder, lambda info: info["features"][FRONT]["info"].update({"video.is_depth_map": True})
+        ),
+        f"{FRONT} is a depth video, which would not survive our codec; take the feature out",
+    ),
     "length": (
         lambda folder: (folder / "meta/episodes.jsonl").write_text('{"episode_index": 0, "length": 19, "tasks": []}\n'),
         "files: {real}/data/chunk-000/episode_000000.parquet: episode 0 has 20 frames, the episode list says 19",
@@ -216,6 +222,12 @@ def test_options_that_fit_nothing_are_faults(config, sim, spoiled, tmp_path):
     assert any(text.startswith("features: --drop action: no such feature to drop in any source") for text in found)
     assert any(text.startswith("features: --drop tip: no such feature to drop in sim") for text in found)
     assert any(text.startswith("tasks: --task-text of 'Dance': no such text; there are ") for text in found)
+
+
+def test_weights_to_materialise_and_rates_must_be_numbers_that_mean_something(config, sim, spoiled, tmp_path):
+    found = faults(config, tmp_path / "out", sim, spoiled, materialise=True, fps=29.97)
+    assert "weights: --materialise-weights without any; give each source one, FOLDER:WEIGHT" in found
+    assert "fps: --resample 29.97: LeRobot needs a whole number" in found
 
 
 def test_a_rename_onto_another_camera(config, sim, spoiled, tmp_path):
