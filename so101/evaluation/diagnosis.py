@@ -11,7 +11,7 @@ import numpy as np
 
 from so101.config import Config
 from so101.config.evaluation import DiagnosisConfig
-from so101.evaluation.closed_loop.stages import stage_frames
+from so101.evaluation.closed_loop.stages import gaps, stage_frames
 from so101.evaluation.frame import Nearness
 from so101.evaluation.joint_errors import JointErrors
 from so101.evaluation.tracks import Track
@@ -28,11 +28,11 @@ class Diagnosis(NamedTuple):
 
 @dataclass(frozen=True)
 class _Case:
-    """What the rules look at: the rollout, its (T, 3) m path, errors of joints, nearest demo, stages."""
+    """What the rules look at: the rollout, its (T, 4, 4) hand in base, errors of joints, nearest demo, stages."""
 
     config: Config
     track: Track
-    positions: np.ndarray
+    T_base_ee: np.ndarray
     errors: JointErrors
     near: Nearness | None
     stages: dict[str, int | None]
@@ -40,6 +40,19 @@ class _Case:
     @property
     def settings(self) -> DiagnosisConfig:
         return self.config.deploy.evaluation.diagnosis
+
+    @property
+    def positions(self) -> np.ndarray:
+        """(T, 3) m."""
+        return self.T_base_ee[:, :3, 3]
+
+    @property
+    def gaps(self) -> np.ndarray | None:
+        """(T,) m from the pinch point to the nearest object of the task; None where nobody knows."""
+        names = self.config.task.active.success.objects
+        if not self.stages or not set(names) <= set(self.track.objects):
+            return None
+        return np.min([gaps(self.config, name, self.T_base_ee, self.track.objects[name]) for name in names], axis=0)
 
     @property
     def grasped(self) -> bool:
@@ -68,7 +81,7 @@ def diagnose(
     stages = track.stages
     if not stages and set(config.task.active.objects) <= set(track.objects):
         stages = stage_frames(config, T_base_ee, track.q, track.sent, track.objects)
-    case = _Case(config, track, T_base_ee[:, :3, 3], errors, near, stages)
+    case = _Case(config, track, T_base_ee, errors, near, stages)
     return [found for rule in _RULES if (found := rule(case)) is not None]
 
 
@@ -103,7 +116,7 @@ def _gripper(case: _Case) -> Diagnosis | None:
     return Diagnosis(
         "nothing held",
         f"the jaw closed to {_jaw_least(case):.0f} of 100 and was never stopped by an object "
-        f"(commands span {commanded:.1f}, it followed over {observed:.1f})",
+        f"(commands span {commanded:.1f}, it followed over {observed:.1f}){_where_it_closed(case)}",
         "where the hand was when it closed: the wrist camera at that moment, the lag of the arm, and whether the jaw "
         "closes before the hand has arrived",
     )
@@ -115,14 +128,24 @@ def _jaw_least(case: _Case) -> float:
     return float(100 * (case.track.q[:, -1].min() - lower) / (upper - lower))
 
 
+def _where_it_closed(case: _Case) -> str:
+    """Of all times the jaw closed, the one nearest to an object."""
+    away, jaw = case.gaps, case.track.q[:, -1]
+    shut = jaw < (jaw.min() + jaw.max()) / 2
+    closings = 1 + np.flatnonzero(shut[1:] & ~shut[:-1])
+    if away is None or not closings.size:
+        return ""
+    frame = closings[away[closings].argmin()]
+    return (
+        f"; nearest to an object it closed at {frame / case.track.fps:.1f} s, {1000 * away[frame]:.0f} mm away from it"
+    )
+
+
 def _never_approached(case: _Case) -> Diagnosis | None:
     if not case.stages or case.stages.get("approached") is not None:
         return None
-    near = 100 * case.config.deploy.evaluation.stages.near_m
-    names = case.config.task.active.success.objects
-    places = [case.track.objects[name][:, :3] for name in names if name in case.track.objects]
-    gaps = [100 * np.linalg.norm(case.positions - place, axis=1).min() for place in places]
-    least = f"; nearest to a middle {min(gaps):.1f} cm" if gaps else ""
+    near, away = 100 * case.config.deploy.evaluation.stages.near_m, case.gaps
+    least = "" if away is None else f"; it came to {100 * away.min():.1f} cm"
     return Diagnosis(
         "never approached",
         f"the hand came to no object of the task by {near:.0f} cm in {case.track.num_frames / case.track.fps:.1f} s"

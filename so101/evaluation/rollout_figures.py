@@ -19,7 +19,8 @@ from so101.files import atomic_path
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COMMANDED, OBSERVED, REFERENCE, SEAM = "tab:orange", "tab:blue", "0.72", "0.9"
+COMMANDED, OBSERVED, REFERENCE, SEAM = "tab:orange", "tab:blue", "0.78", "0.9"
+_MOST_DEMOS = 40  # drawn; more would be a grey area
 
 
 def write_figures(
@@ -82,7 +83,8 @@ def hand_paths(observed: np.ndarray, commanded: np.ndarray, title: str, referenc
         (figure.add_subplot(grid[1]), (0, 1), "from above"),
         (figure.add_subplot(grid[2]), (0, 2), "from the side"),
     ]
-    lines = [(path, REFERENCE, 0.7, "demos" if i == 0 else None) for i, (_, path) in enumerate(references)]
+    every = max(1, len(references) // _MOST_DEMOS)
+    lines = [(path, REFERENCE, 0.5, "demos" if i == 0 else None) for i, (_, path) in enumerate(references[::every])]
     lines += [(commanded, COMMANDED, 1.0, "commanded"), (observed, OBSERVED, 1.4, "observed")]
     for path, colour, width, label in lines:
         space.plot(*(100 * path.T), color=colour, lw=width, label=label)

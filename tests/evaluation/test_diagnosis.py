@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -104,9 +105,13 @@ def test_a_gripper_that_does_not_follow(told, good):
 
 
 def test_a_gripper_that_closes_on_nothing(told, good):
+    jaw = delayed(good.sent[:, -1], 4)
     for track in (untouched(good), real(good)):
-        found = told(with_jaw(track, delayed(good.sent[:, -1], 4), good.sent[:, -1]))
+        found = told(with_jaw(track, jaw, good.sent[:, -1]))
         assert list(found) == ["nothing held"] and "never stopped by an object" in found["nothing held"]
+    aside = np.array([0.1, 0, 0, 0, 0, 0])  # some centimetres beside the object
+    missed = with_jaw(untouched(joints(good, good.q + aside, good.sent + aside)), jaw, good.sent[:, -1])
+    assert re.search(r"it closed at \d+\.\d s, [12]\d mm away from it", told(missed)["nothing held"])
 
 
 def test_a_hand_that_goes_elsewhere_is_off_and_approaches_nothing(told, good):

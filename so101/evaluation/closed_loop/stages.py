@@ -38,6 +38,18 @@ def furthest(frames: Mapping[str, int | None]) -> str:
     return reached[-1] if reached else NONE
 
 
+def gaps(config: Config, name: str, T_base_ee: np.ndarray, poses: np.ndarray) -> np.ndarray:
+    """(T,) m from the pinch point to the box around an object.
+
+    Args:
+        T_base_ee: (T, 4, 4).
+        poses: (T, 7) of the object in base.
+    """
+    low, high = _extent(config.scene.props[config.objects[name].prop])
+    point = (invert_pose(pose_from_pos_quat(poses)) @ T_base_ee)[:, :3, 3]
+    return np.linalg.norm(point - np.clip(point, low, high), axis=-1)
+
+
 def _of_object(
     config: Config,
     name: str,
@@ -51,10 +63,8 @@ def _of_object(
     floor, rim = _extent(config.scene.props[config.objects[success.container].prop])
     T_base_obj = pose_from_pos_quat(objects[name])
     T_base_cont = pose_from_pos_quat(objects[success.container])
-    T_obj_ee = invert_pose(T_base_obj) @ T_base_ee
     T_cont_obj = invert_pose(T_base_cont) @ T_base_obj
-    point = T_obj_ee[:, :3, 3]
-    gap = np.linalg.norm(point - np.clip(point, low, high), axis=-1)
+    gap = gaps(config, name, T_base_ee, objects[name])
     in_hand = gap <= settings.in_hand_m
     middle = (low + high) / 2
     height = (T_base_obj[:, :3, :3] @ middle)[:, 2] + T_base_obj[:, 2, 3]
