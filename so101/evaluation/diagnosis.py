@@ -241,7 +241,7 @@ def _clamped(case: _Case) -> Diagnosis | None:
     told = ", ".join(f"{case.errors.names[j]} {beyond[:, j].mean():.0%}" for j in often if beyond[:, j].any())
     return Diagnosis(
         "clamped by safety",
-        f"what was wanted was not sent in {share:.0%} of the frames ({told}); {s.clamped_share:.0%} are allowed",
+        f"what was wanted was not sent in {share:.1%} of the frames ({told}); {s.clamped_share:.0%} are allowed",
         "robot.safety: joint limits and the largest step a tick; a policy far outside of them has wrong units or zeros",
     )
 
