@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_ABREAST = 3  # panels
+
 
 def comparison_figure(runs: Sequence[Compared], confidence: float) -> Figure:
     """Success with intervals, stages reached, curves of the loss: what the runs have of it, one colour a run."""
@@ -27,9 +30,13 @@ def comparison_figure(runs: Sequence[Compared], confidence: float) -> Figure:
     losses = sorted({key for run in runs for key in run.curves if "loss" in key})
     panels = [_draw_success, _draw_stages] if tried else []
     count = len(panels) + len(losses)
-    figure = Figure(figsize=(5.2 * max(count, 1), 3.6), layout="constrained")
+    columns = max(1, min(count, _ABREAST))
+    rows = max(1, math.ceil(count / columns))
+    figure = Figure(figsize=(5.2 * columns, 3.4 * rows), layout="constrained")
     colours = {run.name: f"C{i % 10}" for i, run in enumerate(runs)}
-    axes = figure.subplots(1, max(count, 1), squeeze=False)[0]
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for ax in axes[max(count, 1) :]:
+        ax.set_axis_off()
     for draw, ax in zip(panels, axes, strict=False):
         draw(ax, tried, colours, confidence)
     for key, ax in zip(losses, axes[len(panels) :], strict=False):
@@ -40,7 +47,7 @@ def comparison_figure(runs: Sequence[Compared], confidence: float) -> Figure:
         ax.set(xlabel="step", yscale="log")
         ax.legend(fontsize=7, frameon=False)
     for ax in axes:
-        ax.tick_params(labelsize=7)
+        ax.tick_params(which="both", labelsize=7)
         ax.spines[["top", "right"]].set_visible(False)
     if not count:
         axes[0].text(0.5, 0.5, "neither success nor loss to draw", ha="center")
