@@ -24,6 +24,7 @@ from so101.cli import (
     run,
     seeds,
     smooth,
+    sources,
     test,
     train,
     verify,
@@ -48,7 +49,7 @@ _PANELS = {
     ],
     "Learning": [
         ("merge", merge.merge, merge),
-        ("sources", merge.sources, merge),
+        ("sources", sources.sources, sources),
         ("train", train.train, train),
         ("metrics", metrics.metrics, metrics),
         ("compare", compare.compare, compare),

@@ -41,9 +41,3 @@ def test_faults_end_without_traceback_and_write_nothing(sources, tmp_path, capfd
     assert "--drop frnt: no such feature" in text and "Traceback" not in text
     assert main(["merge", str(sim), "--size", "big", "--out", str(tmp_path / "out"), *SETTINGS]) == 2
     assert not any(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("command", ["merge", "sources"])
-def test_help(command, capfd):
-    assert main([command, "--help"]) == 0
-    assert "Example: ./twin merge" in capfd.readouterr().out
