@@ -117,6 +117,7 @@ def load_config(
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such configuration folder; pass --configs FOLDER with the eleven YAML files")
     values: dict[str, dict[str, Any]] = {name: read_yaml(folder / f"{name}.yaml") for name in Config.model_fields}
+    written = copy.deepcopy(values)
     if preset is not None:
         presets = values["skillgen"].get("presets") or {}
         if preset not in presets:
@@ -131,7 +132,7 @@ def load_config(
     apply_scale(values["cameras"])
     sections, faults = _validated(values)
     if not faults:
-        faults = _preset_faults(values) + _unknown_props(sections["task"], sections["scene"])
+        faults = _preset_faults(written) + _unknown_props(sections["task"], sections["scene"])
         faults += _taken_names(sections["task"], sections["scene"])
         faults += _unknown_cameras(sections["render"], sections["cameras"])
     if faults:

@@ -33,7 +33,8 @@ class Dataset:
         cameras: names of the cameras; `videos[e][c]` is the file of episode e and camera c.
         points: per episode (T, P, 3) float32 m, points on the objects in base; nan where nobody knows. P may be 0.
         point_objects: the object of each point.
-        fingerprint: hex digest of the numbers and of the sizes of the videos.
+        fingerprint: hex digest of the numbers and of the sizes of the videos; of a part also of how much it is.
+        folder_fingerprint: the same for all episodes of the folder.
     """
 
     folder: Path
@@ -47,6 +48,7 @@ class Dataset:
     points: list[np.ndarray]
     point_objects: tuple[str, ...]
     fingerprint: str
+    folder_fingerprint: str
 
     @property
     def lengths(self) -> np.ndarray:
@@ -88,6 +90,7 @@ def read_dataset(folder: Path | str, config: Config) -> Dataset:
     if not cameras:
         raise DataError(f"{folder}: no videos among its features; the embedded policy learns from pictures")
     tasks = tuple(dict.fromkeys(recording.task for recording in recordings))
+    fingerprint = _fingerprint(folder)
     points, names = _object_points(folder, config, [r.num_frames for r in recordings])
     return Dataset(
         folder=folder,
@@ -100,7 +103,8 @@ def read_dataset(folder: Path | str, config: Config) -> Dataset:
         videos=[[_video(folder, info, e, camera) for camera in cameras] for e in range(len(recordings))],
         points=points,
         point_objects=names,
-        fingerprint=_fingerprint(folder),
+        fingerprint=fingerprint,
+        folder_fingerprint=fingerprint,
     )
 
 

@@ -52,12 +52,13 @@ class FrameCache:
 def open_frames(
     root: Path | str, dataset: Dataset, pictures: PicturesConfig, *, workers: int, reporter: Reporter
 ) -> FrameCache:
-    """The cache of `dataset` below `root`, made if it is not there; one that was cut off is gone on with.
+    """The cache of `dataset` below `root`, made if it is not there; one that was cut off is gone on with. The first
+    episodes of a dataset are the first in its cache.
 
     Raises:
         DataError: a video cannot be read, or has other frames than its episode.
     """
-    what = json.dumps([dataset.fingerprint, pictures.model_dump(mode="json"), list(dataset.cameras)])
+    what = json.dumps([dataset.folder_fingerprint, pictures.model_dump(mode="json"), list(dataset.cameras)])
     folder = Path(root) / hashlib.sha256(what.encode()).hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
     rows, size = _rows(dataset, pictures.stride), cached_size(pictures)
@@ -82,7 +83,7 @@ def _rows(dataset: Dataset, stride: int) -> list[slice]:
 
 
 def _allocate(path: Path, num_bytes: int) -> None:
-    if not path.exists() or path.stat().st_size != num_bytes:
+    if not path.exists() or path.stat().st_size < num_bytes:
         with open(path, "ab") as file:
             file.truncate(num_bytes)
 

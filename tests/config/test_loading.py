@@ -173,3 +173,29 @@ def test_seeds_are_made_as_the_task_they_demonstrate_with_nominal_physics(task):
     assert config.of_seeds.of_seeds == config.of_seeds
     plain = load_config(overrides=["task.name=vial_to_rack"])
     assert config.of_seeds == plain.of_seeds == plain
+
+
+def test_scaled_cameras_see_the_same_with_fewer_pixels():
+    whole, quarter = load_config().cameras, load_config(overrides=["cameras.scale=0.25"]).cameras
+    assert (quarter.width_px, quarter.height_px) == (160, 120)
+    for name, camera in whole.cameras.items():
+        small = quarter.cameras[name]
+        assert [small.fx_px, small.fy_px, small.cx_px, small.cy_px] == [
+            v / 4 for v in (camera.fx_px, camera.fy_px, camera.cx_px, camera.cy_px)
+        ]
+        assert small.position_m == camera.position_m
+    odd = load_config(overrides=["cameras.scale=0.37"]).cameras
+    assert (odd.width_px, odd.height_px) == (236, 178)  # even, and focal lengths go with the sides
+    assert odd.cameras["top"].fx_px == pytest.approx(600 * 236 / 640)
+
+
+def test_a_scale_that_is_none_is_refused():
+    with pytest.raises(ConfigError, match="cameras.yaml: scale is 0; input should be greater than 0"):
+        load_config(overrides=["cameras.scale=0"])
+
+
+def test_presets_are_checked_as_the_files_are_and_not_with_what_is_overridden():
+    small = load_config(overrides=["cameras.width_px=64", "cameras.height_px=48"] + [
+        f"cameras.cameras.{name}.{axis}_px=16" for name in ("ego", "side", "top") for axis in ("cx", "cy")
+    ])  # fmt: skip
+    assert small.cameras.height_px == 48  # a quarter of that, as the preset `embedded` has, would be too small
