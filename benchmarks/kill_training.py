@@ -35,7 +35,7 @@ def command(arguments: argparse.Namespace, models: Path) -> list[str]:
         "training.embedded.save_minutes": arguments.save_minutes,
         "training.embedded.log_steps": 10,
         "training.embedded.batch_size": arguments.batch_size,
-        "training.embedded.held_out_episodes": 2,
+        "training.embedded.held_out_share": 0.1,
     }
     sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     base = [sys.executable, "-m", "services.cli", "train", "--dataset", str(arguments.dataset), "--role", "policy"]

@@ -12,7 +12,7 @@ from rich.console import Console
 from so101.cli.options import Settings, default_workers, with_options
 from so101.cli.progress import make_reporter
 
-EPILOG = "Example: ./twin train --run runs/default; then ./twin eval --policy embedded"
+EPILOG = "Example: ./twin train --run runs/default"
 
 
 @with_options(Settings)
@@ -32,6 +32,10 @@ def train(
     ] = None,
     episodes: Annotated[
         int | None, typer.Option(min=1, help="Learn from the first so many episodes.", show_default="all")
+    ] = None,
+    begin_with: Annotated[
+        str | None,
+        typer.Option("--from", metavar="ROLE", help="Begin with the weights of this role, as for a few real demos."),
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget a training of that role that is there.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="groot: show command and files, start nothing.")] = False,
@@ -54,7 +58,7 @@ def train(
 
     with make_reporter(console) as reporter:
         summary = train_embedded(
-            config, folder, role or config.deploy.server.role, episodes=episodes, fresh=fresh,
+            config, folder, role or config.deploy.server.role, episodes=episodes, begin_with=begin_with, fresh=fresh,
             workers=workers or default_workers(), reporter=reporter, clock=time.monotonic,
         )  # fmt: skip
     say(summary)

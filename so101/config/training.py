@@ -168,7 +168,7 @@ class EmbeddedConfig(Section):
     save_minutes: float = Field(gt=0)
     keep_every_steps: int = Field(ge=0)
     log_steps: int = Field(ge=1)
-    held_out_episodes: int = Field(ge=0)
+    held_out_share: float = Field(ge=0, le=0.5)
     seed: int = Field(ge=0)
     device: Literal["auto", "cpu", "cuda"]
 

@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from so101.config import Config
+from so101.datasets.merge import read_sources
 from so101.errors import DataError
+from so101.learning.dataset import Dataset, read_dataset
 from so101.pipeline.progress import Reporter
 
 
@@ -19,7 +21,8 @@ def train_embedded(
     folder: Path,
     role: str,
     *,
-    episodes: int | None,
+    episodes: int | None = None,
+    begin_with: str | None = None,
     fresh: bool,
     workers: int,
     reporter: Reporter,
@@ -27,15 +30,20 @@ def train_embedded(
 ) -> str:
     """Train ``models/<role>`` on the dataset in `folder`, or go on with it; a sentence on what came out.
 
+    Args:
+        episodes: learn from the first so many; all when None.
+        begin_with: role of a trained policy whose weights are begun with.
+
     Raises:
         DataError: the dataset cannot be learned from, the role is another training's or in use.
         PolicyError: no such device.
     """
     import torch
 
-    from so101.learning.dataset import read_dataset
+    from so101.learning.checkpoint import load_policy
     from so101.learning.frames import open_frames
     from so101.learning.train import Trainer
+    from so101.policies.checkpoint import find_checkpoint
     from so101.tracking import tracked_run
 
     if not role or Path(role).name != role or role.startswith("."):
@@ -51,7 +59,10 @@ def train_embedded(
             dataset = dataset.first(episodes)
         frames = open_frames(models / ".frames", dataset, settings.pictures, workers=workers, reporter=reporter)
         torch.set_num_threads(workers)
-        trainer = Trainer(config, dataset, frames, target, episode_weights(dataset))
+        first = None
+        if begin_with is not None:
+            first = load_policy(find_checkpoint(models, begin_with).folder, config)
+        trainer = Trainer(config, dataset, frames, target, episode_weights(config, dataset), first)
         begun = trainer.step
         if begun == settings.max_steps:
             return f"{target} is trained: {begun} steps (begin anew with --fresh)"
@@ -68,28 +79,14 @@ def train_embedded(
     )
 
 
-def episode_weights(dataset) -> dict[int, float] | None:
-    """Shares of the episodes where the dataset was merged from weighted sources; None where it was not."""
-    try:
-        from so101.datasets.merge import read_sources
-    except ImportError:
-        return None
-
-    sources = [source for source in read_sources(dataset.folder) if source.weight is not None]
-    if not sources:
-        return None
-    weights = {}
-    for source in sources:
+def episode_weights(config: Config, dataset: Dataset) -> dict[int, float] | None:
+    """How often each episode is drawn, where the dataset was merged of several sources; None where it was not."""
+    weights: dict[int, float] = {}
+    for source in read_sources(dataset.folder, config.training.mix.weights):
         known = [e for e in source.episodes if e < len(dataset.states)]
         frames = sum(int(dataset.lengths[e]) for e in known)
         weights |= {e: source.weight * int(dataset.lengths[e]) / frames for e in known}
-    missing = sorted(set(range(len(dataset.states))) - set(weights))
-    if missing:
-        raise DataError(
-            f"{dataset.folder}: episode {missing[0]} is of a source without weight while others have one; give all "
-            "sources a weight (`./twin merge SOURCE:WEIGHT ...`)"
-        )
-    return weights
+    return weights or None
 
 
 def _flat(values: dict, at: str = "") -> dict[str, object]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,9 +41,10 @@ class Trainer:
 
     Args:
         weights: per episode its share of what is learned; None: by frames.
+        begin_with: a trained policy whose weights and normalisation are begun with.
 
     Raises:
-        DataError: the folder holds a training of something else.
+        DataError: the folder holds a training of something else, or `begin_with` is of another shape.
     """
 
     config: Config
@@ -49,6 +52,7 @@ class Trainer:
     frames: FrameCache
     folder: Path
     weights: dict[int, float] | None = None
+    begin_with: tuple[TrainedPolicy, ChunkNetwork] | None = None
     step: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -57,13 +61,14 @@ class Trainer:
         self.own = self.folder / "training"
         self.own.mkdir(parents=True, exist_ok=True)
         remove_temporaries(self.own)
-        episodes = len(self.dataset.states)
-        held = min(settings.held_out_episodes, episodes - 1)
-        learned, checked = range(episodes - held), range(episodes - held, episodes)
-        self.normalisation = _normalisation(self.config, self.dataset, learned, horizon)
+        learned, checked = split_episodes(len(self.dataset.states), settings.held_out_share)
+        if self.begin_with is None:
+            self.normalisation = _normalisation(self.config, self.dataset, learned, horizon)
+        else:
+            self.normalisation = self.begin_with[0].normalisation
         make = (self.dataset, self.frames, self.normalisation, settings, horizon)
         self.samples = Samples(*make, learned, self.weights)
-        self.held_out = Samples(*make, checked) if held else None
+        self.held_out = Samples(*make, checked) if checked else None
         self.architecture = Architecture(
             head=settings.model.head,
             channels=settings.model.channels,
@@ -78,6 +83,9 @@ class Trainer:
         )
         torch.manual_seed(settings.seed)
         self.network, self.average = ChunkNetwork(self.architecture), ChunkNetwork(self.architecture)
+        if self.begin_with is not None:
+            _check_same_shape(self, *self.begin_with)
+            self.network.load_state_dict(self.begin_with[1].state_dict())
         self.device = to_device(self.network, settings.device)
         self.average.to(self.device).load_state_dict(self.network.state_dict())
         self.network.to(memory_format=torch.channels_last)
@@ -99,6 +107,7 @@ class Trainer:
             "settings": settings,
             "max_steps": self.settings.max_steps,
             "horizon": self.config.training.action_horizon,
+            "begin_with": None if self.begin_with is None else self.begin_with[0].training["weights_digest"],
             "weights": None if self.weights is None else {str(k): v for k, v in self.weights.items()},
         }
 
@@ -157,6 +166,7 @@ class Trainer:
                 "steps": self.step,
                 "episodes": len(self.dataset.states),
                 "samples": self.step * self.settings.batch_size,
+                "weights_digest": _digest(self.average),
                 "figures": {key: round(value, 6) for key, value in figures.items()},
             },
         )
@@ -278,6 +288,13 @@ class Trainer:
         _cut_log(self.own / LOG, self.step)
 
 
+def split_episodes(episodes: int, share: float) -> tuple[list[int], list[int]]:
+    """Those that are learned from and those that are held out, which lie evenly among them."""
+    held = min(round(episodes * share), episodes - 1)
+    checked = [int((k + 0.5) * episodes / held) for k in range(held)]
+    return sorted(set(range(episodes)) - set(checked)), checked
+
+
 def read_state(folder: Path) -> dict[str, Any]:
     """What the saved state of a training in ``folder/training`` says of itself; {} when there is none.
 
@@ -303,6 +320,27 @@ def _cut_log(path: Path, step: int) -> None:
     write_text(path, "".join(f"{line}\n" for line in kept))
 
 
+def _digest(network: ChunkNetwork) -> str:
+    """Hex digest of the weights."""
+    digest = hashlib.sha256()
+    for name, value in sorted(network.state_dict().items()):
+        digest.update(name.encode() + value.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _check_same_shape(trainer: Trainer, policy: TrainedPolicy, network: ChunkNetwork) -> None:
+    ours = {"cameras": trainer.dataset.cameras, "tasks": trainer.dataset.tasks, "pictures": trainer.settings.pictures}
+    faults = [f"{k}: {getattr(policy, k)}, here {v}" for k, v in ours.items() if getattr(policy, k) != v]
+    theirs = policy.architecture.to_json()
+    faults += [
+        f"{key}: {theirs[key]}, here {value}"
+        for key, value in trainer.architecture.to_json().items()
+        if theirs[key] != value
+    ]
+    if faults:
+        raise DataError(f"the policy to begin with is of another shape ({'; '.join(faults)}); set these as they were")
+
+
 def _changed(before: dict[str, Any], now: dict[str, Any], at: str = "") -> str:
     """The first value that differs, as key: before -> now."""
     for key in now:
@@ -315,7 +353,7 @@ def _changed(before: dict[str, Any], now: dict[str, Any], at: str = "") -> str:
     return ""
 
 
-def _normalisation(config: Config, dataset: Dataset, episodes: range, horizon: int) -> Normalisation:
+def _normalisation(config: Config, dataset: Dataset, episodes: Sequence[int], horizon: int) -> Normalisation:
     modality = config.dataset.modality
     relative = np.zeros(dataset.states[0].shape[1], bool)
     for group in modality.relative:

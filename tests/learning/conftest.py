@@ -20,7 +20,7 @@ SMALL = [
     "training.embedded.batch_size=4",
     "training.embedded.max_steps=8",
     "training.embedded.log_steps=2",
-    "training.embedded.held_out_episodes=1",
+    "training.embedded.held_out_share=0.25",
     "training.embedded.optimizer.warmup_steps=2",
     "training.tracking.enabled=false",
 ]
