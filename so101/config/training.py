@@ -133,7 +133,6 @@ class ModelConfig(Section):
     width: int = Field(ge=16, le=4096)
     blocks: int = Field(ge=1, le=32)
     dropout: float = Field(ge=0, lt=1)
-    flow_steps: int = Field(ge=1, le=100)
     flow_samples: int = Field(ge=1, le=64)
 
     @model_validator(mode="after")
@@ -141,6 +140,13 @@ class ModelConfig(Section):
         if any(channels < 8 or channels % 8 for channels in self.channels):
             raise ValueError(f"channels are {list(self.channels)}; each must be a multiple of 8")
         return self
+
+
+class ActingConfig(Section):
+    """How flow matching makes a chunk."""
+
+    steps: int = Field(ge=1, le=100)
+    noise: float = Field(ge=0, le=2)
 
 
 class EmbeddedOptimizerConfig(Section):
@@ -160,6 +166,7 @@ class EmbeddedConfig(Section):
     pictures: PicturesConfig
     augmentation: PictureNoiseConfig
     model: ModelConfig
+    acting: ActingConfig
     objects_weight: float = Field(ge=0)
     objects_arm_m: float = Field(gt=0)
     optimizer: EmbeddedOptimizerConfig

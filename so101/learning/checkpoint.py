@@ -44,7 +44,6 @@ class TrainedPolicy:
     joints: tuple[str, ...]
     units: dict[str, list[float]]
     control_hz: float
-    flow_steps: int
     dataset_fingerprint: str
     training: dict[str, Any]
 

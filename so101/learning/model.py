@@ -65,9 +65,9 @@ class ChunkNetwork(nn.Module):
         seen = [encoder(picture) for encoder, picture in zip(self.encoders, pictures, strict=True)]
         return self.trunk(torch.cat([*seen, joints, self.task(task)], dim=1))
 
-    def act(self, pictures: Tensor, joints: Tensor, task: Tensor, *, steps: int, generator: torch.Generator) -> Tensor:
-        """A chunk (B, H, D). `steps` and `generator` are for flow matching."""
-        return self.head.act(self.encode(pictures, joints, task), steps, generator)
+    def act(self, pictures: Tensor, joints: Tensor, task: Tensor, steps: int, noise: Tensor) -> Tensor:
+        """A chunk (B, H, D). `steps` and `noise` (B, H, D), what it begins at, are for flow matching."""
+        return self.head.act(self.encode(pictures, joints, task), steps, noise)
 
 
 class CameraEncoder(nn.Module):
@@ -117,12 +117,12 @@ class RegressionHead(nn.Module):
         self.blocks = nn.Sequential(*(ResidualBlock(shape.width, shape.dropout) for _ in range(shape.blocks)))
         self.out = nn.Sequential(nn.LayerNorm(shape.width), nn.Linear(shape.width, math.prod(self._rows)))
 
-    def act(self, encoded: Tensor, steps: int, generator: torch.Generator) -> Tensor:
+    def act(self, encoded: Tensor, steps: int, noise: Tensor | None) -> Tensor:
         return self.out(self.blocks(encoded)).unflatten(1, self._rows)
 
     def losses(self, encoded: Tensor, chunk: Tensor, samples: int, generator: torch.Generator) -> Tensor:
         """Mean absolute error of every element of the batch, (B,)."""
-        return (self.act(encoded, 0, generator) - chunk).abs().mean((1, 2))
+        return (self.act(encoded, 0, None) - chunk).abs().mean((1, 2))
 
 
 class FlowHead(nn.Module):
@@ -145,10 +145,9 @@ class FlowHead(nn.Module):
             hidden = block(hidden, condition)
         return self.out(hidden).unflatten(1, self._rows)
 
-    def act(self, encoded: Tensor, steps: int, generator: torch.Generator) -> Tensor:
+    def act(self, encoded: Tensor, steps: int, noise: Tensor) -> Tensor:
         """Midpoint steps from noise at t = 0 to a chunk at t = 1."""
-        size = (len(encoded), *self._rows)
-        x = torch.randn(size, generator=generator, device=generator.device).to(encoded.device)
+        x = noise
         for step in range(steps):
             t = torch.full((len(encoded),), step / steps, device=encoded.device)
             middle = x + self.velocity(x, t, encoded) * (0.5 / steps)

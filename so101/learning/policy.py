@@ -29,6 +29,7 @@ class ChunkPolicy:
     def __init__(self, config: Config, checkpoint: Checkpoint) -> None:
         self._trained, self._network = load_policy(checkpoint.folder, config)
         self._device = to_device(self._network, config.training.embedded.device)
+        self._acting = config.training.embedded.acting
         self._interface = PolicyInterface(config)
         self.modality = checkpoint.modality
         self._generator = torch.Generator()
@@ -49,13 +50,15 @@ class ChunkPolicy:
         tasks = torch.tensor([task_index(trained, text) for text in texts])
         state = np.concatenate([observation["state"][group][:, -1] for group in self.modality.state], axis=1)
         pictures = np.stack([self._pictures(observation["video"][camera][:, -1]) for camera in trained.cameras])
+        shape = (len(state), trained.architecture.horizon, trained.architecture.joints)
+        noise = self._acting.noise * torch.randn(shape, generator=self._generator)
         with torch.inference_mode():
             values = self._network.act(
                 torch.from_numpy(pictures).to(self._device).permute(0, 1, 4, 2, 3).float().div(255),
                 torch.from_numpy(trained.normalisation.encode_state(state)).to(self._device),
                 tasks.to(self._device),
-                steps=trained.flow_steps,
-                generator=self._generator,
+                self._acting.steps,
+                noise.to(self._device),
             )
         chunk = trained.normalisation.decode_chunk(values.cpu().numpy(), state)
         return self._interface.split(chunk), {}

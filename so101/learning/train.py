@@ -100,7 +100,7 @@ class Trainer:
     @property
     def identity(self) -> dict[str, Any]:
         """What a training is a training of; one that goes on must agree."""
-        free = {"save_minutes", "log_steps", "keep_every_steps", "device", "max_steps"}
+        free = {"save_minutes", "log_steps", "keep_every_steps", "device", "max_steps", "acting"}
         settings = {k: v for k, v in self.settings.model_dump(mode="json").items() if k not in free}
         return {
             "dataset": self.dataset.fingerprint,
@@ -160,7 +160,6 @@ class Trainer:
             joints=tuple(self.config.robot.joint_names),
             units={"scale_per_rad": units.scale.tolist(), "offset": units.offset.tolist()},
             control_hz=self.dataset.fps,
-            flow_steps=self.settings.model.flow_steps,
             dataset_fingerprint=self.dataset.fingerprint,
             training={
                 "steps": self.step,
@@ -224,12 +223,13 @@ class Trainer:
             for number in range(_CHECK_BATCHES):
                 batch = self.held_out.draw(number, augment=False)
                 losses.append(self._losses(self.average, batch, number, noise=0.0))
+                noise = torch.randn(batch.chunk.shape, generator=torch.Generator().manual_seed(number))
                 chunk = self.average.act(
                     self._pictures(batch, torch.Generator(), 0.0),
                     torch.from_numpy(batch.joints).to(self.device),
                     torch.from_numpy(batch.task).to(self.device),
-                    steps=self.settings.model.flow_steps,
-                    generator=torch.Generator().manual_seed(number),
+                    self.settings.acting.steps,
+                    (noise * self.settings.acting.noise).to(self.device),
                 )
                 error = np.abs(chunk.cpu().numpy() - batch.chunk) * self.normalisation.chunk[1]
                 errors.append(error.mean((0, 1)))

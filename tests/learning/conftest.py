@@ -15,8 +15,7 @@ LENGTHS = (24, 31, 20, 27)
 SMALL = [
     "dataset.cameras={ego: wrist, side: front}",
     "training.embedded.pictures={width_px: 64, height_px: 48, margin_px: 2, stride: 2}",
-    "training.embedded.model={head: flow, channels: [8, 8, 8], width: 32, blocks: 1, dropout: 0.0, flow_steps: 2, "
-    "flow_samples: 2}",
+    "training.embedded.model={head: flow, channels: [8, 8, 8], width: 32, blocks: 1, dropout: 0.0, flow_samples: 2}",
     "training.embedded.batch_size=4",
     "training.embedded.max_steps=8",
     "training.embedded.log_steps=2",
