@@ -34,6 +34,7 @@ from so101.cli.signals import Stopped, stoppable
 from so101.errors import So101Error
 
 PROG_NAME = "./twin"
+_GO_ON = ("train", "eval", "transfer", "record-pseudo-real")  # beside the pipeline: what is done is not done again
 
 _PANELS = {
     "Pipeline": [("run", run.run, run)],
@@ -92,7 +93,7 @@ app = make_app()
 
 def main(arguments: list[str] | None = None, *, program: typer.Typer | None = None, prog_name: str = PROG_NAME) -> int:
     """Run the command line of `program`; returns the exit code. Errors of the user, the data or the disk end without
-    traceback. What is no stage of the pipeline cannot be resumed, and is not said to be."""
+    traceback. What cannot be resumed is not said to be."""
     from so101.pipeline.workers import SINGLE_THREAD
     from so101.rendering.gl import set_aside
 
@@ -108,7 +109,7 @@ def main(arguments: list[str] | None = None, *, program: typer.Typer | None = No
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except Stopped as stop:
         stages = {stage for panel in ("Pipeline", "Stages, in order") for stage, *_ in _PANELS[panel]}
-        resumes = prog_name == PROG_NAME and stages & set(arguments[:1])
+        resumes = prog_name == PROG_NAME and (stages | set(_GO_ON)) & set(arguments[:1])
         _say(debug, "stopped; the same command resumes" if resumes else "stopped")
         return stop.exit_code
     except So101Error as error:

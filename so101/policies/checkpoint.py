@@ -66,7 +66,8 @@ def find_checkpoint(models_dir: Path | str, role: str) -> Checkpoint:
         PolicyError: says what is missing or wrong, all of it.
     """
     models = Path(models_dir)
-    roles = sorted(path.name for path in models.iterdir() if path.is_dir()) if models.is_dir() else []
+    inside = models.iterdir() if models.is_dir() else ()
+    roles = sorted(path.name for path in inside if path.is_dir() and not path.name.startswith("."))
     if role not in roles:
         known = f"it has: {', '.join(roles)}{did_you_mean(role, roles)}" if roles else "there is no model in it"
         raise PolicyError(

@@ -51,7 +51,13 @@ def test_every_command_explains_itself_with_an_example(twin, command):
         )
 
 
-@pytest.mark.parametrize(("command", "text"), [("run", "stopped; the same command resumes"), ("identify", "stopped")])
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        *((name, "stopped; the same command resumes") for name in ("run", "train", "eval", "transfer")),
+        *((name, "stopped") for name in ("identify", "merge")),
+    ],
+)
 def test_only_what_keeps_its_work_says_that_it_resumes(twin, monkeypatch, command, text):
     def stop(**_):
         raise Stopped(signal.SIGINT)

@@ -51,6 +51,9 @@ def test_a_missing_role_names_those_there_are(models, tmp_path):
     for role in ("../models", "", ".", "policy/..", str(models / "policy")):
         with pytest.raises(PolicyError, match="no such model folder"):
             find_checkpoint(models, role)
+    (models / ".frames").mkdir()
+    with pytest.raises(PolicyError, match="it has: policy; did"):
+        find_checkpoint(models, "polcy")
     with pytest.raises(PolicyError, match="there is no model in it. Put the checkpoint there, mount the folder"):
         find_checkpoint(tmp_path / "nowhere", "policy")
 
