@@ -11,7 +11,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import torch
@@ -59,15 +59,10 @@ class TrainedPolicy:
 
 def save_policy(folder: Path, task: str, modality: Modality, policy: TrainedPolicy, network: ChunkNetwork) -> None:
     """Write the folder. A policy that was there is replaced; until the new manifest is written it is not whole."""
+    (folder / MANIFEST).unlink(missing_ok=True)
     weights = save({key: value.contiguous().cpu() for key, value in network.state_dict().items()})
     text = json.dumps(policy.to_json(), indent=1, sort_keys=True) + "\n"
-
-    def write(file: BinaryIO) -> None:
-        file.write(weights)
-        file.flush()  # a full disk is told here, while the old policy is whole
-        (folder / MANIFEST).unlink(missing_ok=True)
-
-    write_atomic(folder / WEIGHTS, write)
+    write_atomic(folder / WEIGHTS, lambda file: file.write(weights))
     write_text(folder / POLICY, text)
     manifest = {
         "format": 1,
