@@ -14,6 +14,7 @@ from so101.cameras.base import Frame
 from so101.config import Config
 from so101.control.boundary import PolicyBoundary
 from so101.control.chunks import ChunkPlan
+from so101.errors import ConfigError
 from so101.evaluation.closed_loop.record import Episode
 from so101.evaluation.closed_loop.stages import stage_frames
 from so101.evaluation.closed_loop.world import World
@@ -40,7 +41,7 @@ def run_episode(
         reset_options: for `policy.reset`.
 
     Raises:
-        ConfigError: the policy wants pictures that no camera gives.
+        ConfigError: the policy wants pictures that no camera gives; the rates of world and control loop differ.
     """
     return _Run(config, world, policy, seed, language or config.task.active.language).run(reset_options)
 
@@ -71,6 +72,12 @@ class _Run:
         self._config, self._world, self._policy = config, world, policy
         self._seed, self._language = seed, language
         control, settings = config.deploy.control, config.deploy.evaluation
+        if control.control_hz != config.scene.physics.control_hz:
+            raise ConfigError(
+                f"deploy.control.control_hz is {control.control_hz:g} and scene.physics.control_hz "
+                f"{config.scene.physics.control_hz:g}: a world passes one period of the latter a command, so a policy "
+                "would be tried at another rate than its own; make them equal"
+            )
         self._hz = control.control_hz
         self._boundary = PolicyBoundary(config, policy.modality)
         self._sees = bool(policy.modality.video)
@@ -125,11 +132,16 @@ class _Run:
         return self._finish(ended, error, held)
 
     def _ask(self, frame: int) -> None:
-        """Ask for a chunk when it is time; take over one whose time has come."""
+        """Take over a chunk whose time has come; ask for the next when it is time for it. In the order of
+        `so101.control.policy_pilot.PolicyPilot`; only without a delay comes what is asked for in the same frame."""
+        self._take_over(frame)
         if self._plan.wants_next and self._pending is None and not self._done:
             rows = self._chunk(frame)
             self._pending = _Answer(frame, self._plan.executed, rows)
             self._log.answers.append(self._pending)
+            self._take_over(frame)
+
+    def _take_over(self, frame: int) -> None:
         if self._pending is not None and frame >= self._pending.frame + self._delay:
             elapsed = self._plan.executed - self._pending.executed
             self._plan.push(self._pending.rows, elapsed=elapsed, now_s=frame / self._hz)

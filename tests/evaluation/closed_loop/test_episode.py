@@ -1,8 +1,16 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from so101.cameras.base import Frame
 from so101.config import load_config
-from so101.errors import DataError
+from so101.control.asking import Answer
+from so101.control.boundary import PolicyBoundary
+from so101.control.pilot import Look
+from so101.control.policy_pilot import PolicyPilot
+from so101.control.stats import LoopStats
+from so101.errors import ConfigError, DataError
 from so101.evaluation.closed_loop import run_episode
 from so101.evaluation.closed_loop.record import list_episodes, load_episode, save_episode
 from so101.geometry import make_pose, pose_from_pos_quat, pose_to_pos_quat
@@ -95,6 +103,65 @@ def test_with_overlap_the_old_chunk_runs_on_and_the_new_one_begins_where_the_arm
     assert episode.row[3:14].tolist() == list(range(11))  # 3 more rows while the second chunk is computed
     assert (episode.chunk[14], episode.row[14]) == (1, 3)
     assert episode.asked.tolist()[:2] == [0, 11]
+
+
+class Paced:
+    """An `Asker` in ticks: an answer is there `delay` ticks after its question."""
+
+    def __init__(self, policy, delay):
+        self._policy, self._delay, self._due, self.tick = policy, delay, None, 0
+
+    @property
+    def waiting(self):
+        return self._due is not None
+
+    def ask(self, observation):
+        self._due, self._action = self.tick + self._delay, self._policy.get_action(observation)
+
+    def answer(self, timeout_s=0.0):
+        if self._due is None or self.tick < self._due:
+            return None
+        self._due = None
+        return Answer(*self._action)
+
+
+class Waves(Ramp):
+    """Chunks that disagree with each other, and whose rows do."""
+
+    def get_action(self, observation, options=None):
+        self.observations.append(observation)
+        rows = self.home + 0.3 * np.sin(np.arange(self.horizon)[:, None] * 0.7 + np.arange(6) + len(self.observations))
+        return self.interface.action(self.interface.to_units(rows)), {}
+
+
+@pytest.mark.parametrize("delay", [1, 3, 9, 20])
+@pytest.mark.parametrize("overlap", ["true", "false"])
+def test_an_episode_executes_chunks_as_the_pilot_of_the_real_arm_does(overlap, delay):
+    """Also where an answer takes longer than a chunk lasts, and longer than its horizon."""
+    config = config_with(f"deploy.control.overlap={overlap}", f"deploy.evaluation.observation_delay_frames={delay}")
+    world = StillWorld(config)
+    episode = run_episode(config, world, Waves(config), seed=7)
+    policy, clock = Waves(config), SimpleNamespace(now=lambda: asker.tick / 30)
+    asker = Paced(policy, delay)
+    pilot = PolicyPilot(config, PolicyBoundary(config, policy.modality), asker, "words", clock=clock)
+    pilot.begin(world.start, LoopStats())
+    world.reset(7)
+    for asker.tick in range(round(MAX_S * 30)):
+        q, images = world.look()
+        frames = {name: Frame(image, 0.0, 0.0, 0, name) for name, image in images.items()}
+        look = Look(None, SimpleNamespace(q_rad=q), frames, 0.0, 0.0)
+        choice = pilot.choose(look)
+        place = (-1, -1) if choice.target is None else (choice.chunk - 1, choice.row)
+        assert (episode.chunk[asker.tick], episode.row[asker.tick]) == place
+        if choice.target is not None:
+            np.testing.assert_array_equal(episode.q_target[asker.tick], choice.target)
+    assert len(policy.observations) == len(episode.asked) > 2
+
+
+def test_a_world_of_another_rate_is_refused():
+    config = config_with("deploy.control.control_hz=25")
+    with pytest.raises(ConfigError, match="control_hz is 25 and scene.physics.control_hz 30: .* make them equal"):
+        run_episode(config, StillWorld(config), Ramp(config), seed=7)
 
 
 def test_a_policy_that_is_done_ends_the_episode(unsmoothed):
