@@ -56,6 +56,12 @@ def identity(config: Config, served: Served) -> dict[str, Any]:
     if served.name == "replay":
         path = demo_path(served.options.demo or Path(config.deploy.server.run))
         told |= {"demo": path.name, "digest": _digest(path.read_bytes())}
+    if served.name == "expert":
+        told["takes"] = config.deploy.server.expert_takes
+    if served.name == "groot":
+        groot = config.deploy.server.groot  # of what a server of its own has loaded, only the address is known here
+        where = {"model": groot.model_path, "embodiment_tag": groot.embodiment_tag}
+        told |= where if groot.host is None else {"groot_server": f"{groot.host}:{groot.port}"}
     return told
 
 
@@ -90,7 +96,8 @@ def run_evaluation(
     folder, policy = EvalFolder(root), {**identity(config, served), **facts}
     with lock_folder(folder, "--out"):
         folder.bind(config, policy, fresh=fresh)
-        made = _run_episodes(config, served, folder, seeds, reporter, workers, make_world)
+        at_once = 1 if _starts_groot(config, served) else workers
+        made = _run_episodes(config, served, folder, seeds, reporter, at_once, make_world)
         episodes = folder.load(seeds)
         summary = {**summarise(episodes, config.dataset.report.confidence), "policy": policy, "task": config.task.name}
         measured, pictures = [], []
@@ -111,8 +118,13 @@ def run_evaluation(
             if run.id is not None:
                 summary["mlflow_run"] = run.id
                 write_json(folder.summary, summary)
-            _keep_files(run, folder, episodes, pictures)
+            _keep_files(run, folder, summary, episodes, pictures)
     return Evaluated(folder, episodes, summary, made)
+
+
+def _starts_groot(config: Config, served: Served) -> bool:
+    """Whether a worker starts Isaac-GR00T: on the one port and the one GPU there is."""
+    return served.name == "groot" and served.server is None and config.deploy.server.groot.host is None
 
 
 def _run_episodes(
@@ -159,9 +171,11 @@ def _film(config: Config, folder: EvalFolder, episodes: list[Episode], reporter:
         worker.end()
 
 
-def _keep_files(run: NullRun, folder: EvalFolder, episodes: list[Episode], pictures: list[Path]) -> None:
+def _keep_files(
+    run: NullRun, folder: EvalFolder, summary: dict[str, Any], episodes: list[Episode], pictures: list[Path]
+) -> None:
     run.artifact(folder.summary)
-    if folder.metrics.is_file():
+    if "metrics" in summary:  # otherwise the file is of an earlier command, if it is there
         run.artifact(folder.metrics)
     for path in pictures:
         run.artifact(path, "figures")

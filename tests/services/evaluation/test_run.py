@@ -119,15 +119,23 @@ def test_a_policy_is_told_from_another_by_what_it_serves(config, demo, tmp_path)
     assert one["digest"] != two["digest"] and identity(config, Served("replay", PolicyOptions(demo=path))) == one
     with pytest.raises(DataError, match="no verified demo to replay"):
         identity(config, Served("replay", PolicyOptions(demo=tmp_path / "nothing")))
+    nowhere = load_config(overrides=[*SETTINGS, f"deploy.server.models_dir={tmp_path}"])
     with pytest.raises(PolicyError, match="no such model folder"):
-        identity(config, Served("embedded"))
+        identity(nowhere, Served("embedded"))
 
 
-def test_a_killed_evaluation_goes_on_where_it_was(config, tmp_path):
+@pytest.mark.parametrize("setting", ["model_path=other", "embodiment_tag=GR1", "host=10.0.0.5"])
+def test_a_checkpoint_of_groot_is_told_from_another_by_where_it_is(config, setting):
+    other = load_config(overrides=[*SETTINGS, f"deploy.server.groot.{setting}"])
+    assert identity(config, Served("groot")) != identity(other, Served("groot"))
+    assert identity(config, Served("groot", server="a:1")) == identity(other, Served("groot", server="a:1"))
+
+
+def test_a_killed_evaluation_goes_on_where_it_was(demo, tmp_path):
     """kill -9 while it is at work: what is written stays, the rest is done, and nothing is half-written."""
-    out, n = tmp_path / "killed", 3
-    command = [sys.executable, "-m", "services.cli", "eval", "--policy", "expert", "--seed", "3", "--workers", "2"]
-    command += ["--episodes", str(n), "--out", str(out)]
+    out, n = tmp_path / "killed", 8
+    command = [sys.executable, "-m", "services.cli", "eval", "--policy", "replay", "--demo", str(demo[1])]
+    command += ["--seed", "3", "--workers", "2", "--episodes", str(n), "--out", str(out)]
     for assignment in [*SETTINGS, "deploy.evaluation.max_s=1.5", "deploy.evaluation.metrics=false"]:
         command += ["--set", assignment]
     command += ["--set", "deploy.evaluation.videos.failures=0"]
@@ -143,7 +151,7 @@ def test_a_killed_evaluation_goes_on_where_it_was(config, tmp_path):
     finished = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert f"{n} episodes, {len(kept)} already there" in finished.stdout
-    assert f"{n} episodes, seeds 3 to 5" in finished.stdout and "(Wilson 95 %:" in finished.stdout
+    assert f"{n} episodes, seeds 3 to 10" in finished.stdout and "(Wilson 95 %:" in finished.stdout
     paths = list_episodes(out / "episodes")
     assert len(paths) == n and {path: path.read_bytes() for path in kept} == kept
     assert [load_episode(path).ended for path in paths] == ["time"] * n
