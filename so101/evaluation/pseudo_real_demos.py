@@ -26,6 +26,7 @@ from so101.evaluation.closed_loop.world import World
 from so101.evaluation.transfer import RigWorlds, check_apart
 from so101.pipeline.progress import Reporter, StageResult
 from so101.pipeline.run_folder import RunFolder
+from so101.pipeline.session import lock_folder
 from so101.policies import Policy, PolicyOptions, make_policy
 from so101.tasks.start import draw_start
 
@@ -61,12 +62,19 @@ def record_pseudo_real(
 
     Raises:
         ConfigError: as `check_apart`.
-        RunFolderError: the folder holds attempts of other settings.
+        RunFolderError: the folder holds attempts of other settings, or another command is at work there.
         InsufficientDemosError: fewer than `demos` attempts worked; those that did are in the dataset.
         DataError: plans are missing, or are for other placements than those of their seeds.
     """
-    settings = config.deploy.transfer.demos
     check_apart(config)
+    with lock_folder(EvalFolder(root), "--out"):
+        return _record_all(config, root, demos, reporter, plans, workers, fresh)
+
+
+def _record_all(
+    config: Config, root: Path, demos: int, reporter: Reporter, plans: Path | None, workers: int, fresh: bool
+) -> StageResult:
+    settings = config.deploy.transfer.demos
     session, tried = SessionFolder(root), EvalFolder(root)
     worlds = RigWorlds(settings.strength, settings.first_seed, settings.first_rig, settings.rigs)
     source = "operator" if plans is None else f"plans of {plans.resolve().name}"

@@ -16,6 +16,7 @@ from so101.evaluation.closed_loop.folder import EvalFolder
 from so101.evaluation.pseudo_real_demos import record_pseudo_real
 from so101.pipeline.progress import SilentReporter
 from so101.pipeline.run_folder import RunFolder
+from so101.pipeline.session import lock_folder
 from so101.tasks.start import draw_start
 
 SETTINGS = ["task.name=vial_to_rack", "cameras.scale=0.125", "deploy.transfer.demos.tries_per_demo=2"]
@@ -80,6 +81,11 @@ def test_other_settings_are_refused(plans, recorded):
     other = load_config(overrides=[*SETTINGS, "deploy.transfer.demos.strength=2"])
     with pytest.raises(RunFolderError, match="rig_strength"):
         record_pseudo_real(other, recorded, 1, SilentReporter(), plans=plans.root)
+
+
+def test_two_commands_do_not_record_in_one_folder(config, plans, recorded):
+    with lock_folder(EvalFolder(recorded)), pytest.raises(RunFolderError, match="in use by another command .* --out"):
+        record_pseudo_real(config, recorded, 1, SilentReporter(), plans=plans.root)
 
 
 def test_plans_for_other_placements_are_refused(config, plans, tmp_path):
