@@ -42,7 +42,7 @@ def metrics(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Where the files go.", show_default="PATH/metrics, or runs/metrics/NAME"),
+        typer.Option(metavar="FOLDER", help="Where the files go.", show_default="runs/metrics/NAME"),
     ] = None,
     figures: Annotated[
         int, typer.Option(min=0, help="Rollouts to draw; those with a diagnosis come first, then failures.")

@@ -11,6 +11,8 @@ import numpy as np
 
 from so101.config import Config
 from so101.config.evaluation import DiagnosisConfig
+from so101.datasets.lerobot_v21 import dataset_units
+from so101.datasets.units import rad_to_lerobot
 from so101.evaluation.closed_loop.stages import gaps, stage_frames
 from so101.evaluation.frame import Nearness
 from so101.evaluation.joint_errors import JointErrors
@@ -113,19 +115,14 @@ def _gripper(case: _Case) -> Diagnosis | None:
         )
     if case.stages and case.stages.get("approached") is None:
         return None  # the hand was not there
+    closed_to = rad_to_lerobot(case.track.q, dataset_units(case.config))[:, -1].min()
     return Diagnosis(
         "nothing held",
-        f"the jaw closed to {_jaw_least(case):.0f} of 100 and was never stopped by an object "
+        f"the jaw closed to {closed_to:.0f} of 100 and was never stopped by an object "
         f"(commands span {commanded:.1f}, it followed over {observed:.1f}){_where_it_closed(case)}",
         "where the hand was when it closed: the wrist camera at that moment, the lag of the arm, and whether the jaw "
         "closes before the hand has arrived",
     )
-
-
-def _jaw_least(case: _Case) -> float:
-    jaw = case.config.robot.joints[-1]
-    lower, upper = np.radians([jaw.nominal_lower_deg, jaw.nominal_upper_deg])
-    return float(100 * (case.track.q[:, -1].min() - lower) / (upper - lower))
 
 
 def _where_it_closed(case: _Case) -> str:
