@@ -13,7 +13,6 @@ import argparse
 import json
 import multiprocessing
 import os
-import socket
 import sys
 import tempfile
 import time
@@ -32,6 +31,7 @@ from so101.control.demos import chosen_demo, make_demo
 from so101.control.pacing import Grid, MonotonicClock
 from so101.control.stats import LoopStats
 from so101.datasets.rollouts import SessionFolder
+from tests.ports import free_port
 
 _EDGES_MS = (1, 2, 5, 10, 15, 20, 33.3, 50, 100)
 
@@ -116,9 +116,7 @@ def own_sockets(folder: Path) -> list[str]:
     settings = [f"deploy.control.sessions={folder}", f"deploy.server.run={folder}"]
     for name in ("driver", "driver_state", "cameras", "rig_state", "rig"):
         settings += [f"deploy.sockets.{name}.{end}=ipc://{folder}/{name}" for end in ("bind", "connect")]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     return [*settings, f"deploy.server.port={port}", f"deploy.client.port={port}"]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ import pytest
 
 from services.cli.app import main
 from services.process import start_mark
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -22,9 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture
 def twin(tmp_path):
     """Runs one command; everything is down at the end."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        endpoint = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    endpoint = f"tcp://127.0.0.1:{free_port()}"
     values = {
         "deploy.supervisor.state_dir": tmp_path / "state",
         "deploy.control_plane.embed_broker": "false",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -18,6 +17,7 @@ from services.health import HttpCheck, PingCheck, PublisherCheck, TcpCheck
 from services.process import Process, start_mark
 from services.supervisor import Spec, Supervisor, SupervisorError
 from so101.config import load_config
+from tests.ports import free_port
 
 FAST = {"poll_s": 0.02, "restart_first_s": 0.05, "restart_max_s": 0.2, "check_timeout_s": 0.5, "stop_grace_s": 5.0}
 SLEEPS = "import time; time.sleep(60)"
@@ -263,8 +263,6 @@ def test_checks_of_sockets():
 
 
 def test_checks_of_a_closed_port_say_so():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     assert "refused" in TcpCheck("127.0.0.1", port).problem(1.0)
     assert "refused" in HttpCheck(f"http://127.0.0.1:{port}/").problem(1.0)

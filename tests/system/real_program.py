@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+from tests.ports import free_port
 
 REPOSITORY = Path(__file__).parents[2]
 POLL_S = 0.1
@@ -19,9 +20,7 @@ def own_sockets(folder: Path) -> list[str]:
     settings = ["deploy.control.start_ease_s=1.0"]
     for name in ("driver", "driver_state", "cameras", "rig_state", "rig"):
         settings += [f"deploy.sockets.{name}.{end}=ipc://{folder}/{name}" for end in ("bind", "connect")]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     settings += [f"deploy.server.port={port}", f"deploy.client.port={port}"]
     return [word for setting in settings for word in ("--set", setting)]
 

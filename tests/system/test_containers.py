@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import time
 import urllib.request
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_port, free_ports
 from tests.system.small_run import DEMOS, OVERRIDES, files_and_bytes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,7 +85,7 @@ class Project:
         self.name = f"so101test{os.getpid()}"
         self.folder = folder
         sockets = ("driver", "driver_state", "cameras", "rig_state", "work", "rig")
-        ports = _free_ports(len(sockets) + 2)
+        ports = free_ports(len(sockets) + 2)
         self.http, policy, *ports = ports
         settings = [f"deploy.control_plane.http.port={self.http}", f"deploy.server.port={policy}"]
         for key, port in zip(sockets, ports, strict=True):
@@ -145,16 +145,6 @@ class Project:
             return json.load(answer)
 
 
-def _free_ports(count: int) -> list[int]:
-    with_sockets = [socket.socket() for _ in range(count)]
-    for one in with_sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in with_sockets]
-    for one in with_sockets:
-        one.close()
-    return ports
-
-
 @pytest.fixture(scope="module")
 def project(image, tmp_path_factory):
     project = Project(image, tmp_path_factory.mktemp("containers"))
@@ -212,7 +202,7 @@ def test_the_simulated_arm_and_the_policy_server_turn_healthy(project):
 def test_policy_launcher_starts_a_container_and_ends_it_with_itself(project):
     from services.policy.client import PolicyClient
 
-    (port,) = _free_ports(1)
+    port = free_port()
     environment = {**os.environ, **project.environment, "CONTAINERS_CONF": str(ROOT / "containers/restricted.conf")}
     command = ["./policy", "--containers", "--policy", "expert", "--port", str(port)]
     process = subprocess.Popen(

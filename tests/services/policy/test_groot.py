@@ -14,6 +14,7 @@ from so101.config import load_config
 from so101.errors import ConfigError, DataError
 from so101.policies import PolicyOptions
 from so101.policies.base import PolicyError
+from tests.ports import free_port
 from tests.proto.groot.peer import PeerClient, PeerServer, peer_observation
 
 from .fakes import served
@@ -88,14 +89,6 @@ def installed(tmp_path, monkeypatch):
     yield install
     for name in [name for name in sys.modules if name.startswith("gr00t")]:
         del sys.modules[name]
-
-
-def free_port():
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def test_it_starts_and_ends_an_isaac_groot_that_is_installed(installed):

@@ -17,9 +17,8 @@ from so101.config import load_config
 from so101.datasets.demo import save_demo
 from so101.errors import ConfigError
 from tests.datasets.synthetic import make_demo
+from tests.ports import free_port
 from tests.proto.groot.peer import peer_observation
-
-from .test_groot import free_port
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 CAMERAS = ("front", "wrist", "top")
