@@ -9,6 +9,7 @@ and written by a thread every `training.tracking.flush_s`; a process that is kil
 from __future__ import annotations
 
 import fcntl
+import json
 import logging
 import os
 import threading
@@ -31,6 +32,15 @@ _BATCH = 1000  # metrics MLflow takes in one call
 _PARAM_BATCH = 100  # params MLflow takes in one call
 _MAX_PARAM_CHARS = 6000  # of the value of a param
 _log = logging.getLogger(__name__)
+
+
+def kept_run_id(path: Path | str) -> str | None:
+    """The `mlflow_run` in a JSON file that a command left behind, to continue that run; None where there is none."""
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8")).get("mlflow_run")
+    except (OSError, ValueError, AttributeError):
+        return None
+    return found if isinstance(found, str) else None
 
 
 def store_uri(tracking: TrackingConfig) -> str:

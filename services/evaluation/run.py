@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,14 +18,15 @@ from so101.evaluation.closed_loop.record import Episode, episode_path
 from so101.evaluation.closed_loop.summary import metrics, summarise
 from so101.evaluation.closed_loop.twin_world import TwinWorld
 from so101.evaluation.closed_loop.videos import chosen, video_path
-from so101.evaluation.measure import totals
+from so101.evaluation.measure import reference_paths, totals
 from so101.files import write_json
+from so101.kinematics.arm import ArmKinematics
 from so101.pipeline.progress import Reporter
-from so101.pipeline.session import lock_folder
+from so101.pipeline.session import explain_disk_errors, lock_folder
 from so101.pipeline.workers import map_unordered
 from so101.policies.checkpoint import MANIFEST, find_checkpoint
 from so101.policies.episodes import demo_path
-from so101.tracking import Kind, NullRun, tracked_run
+from so101.tracking import Kind, NullRun, kept_run_id, tracked_run
 
 
 @dataclass(frozen=True)
@@ -91,10 +91,14 @@ def run_evaluation(
 
     Raises:
         RunFolderError: the folder holds episodes of another policy or of other settings, or another command is at work.
-        PolicyError: the policy cannot be made. One that fails in an episode makes that episode a failure.
+        PolicyError: the policy cannot be made, or its server is gone. One that fails in an episode makes that episode a
+            failure.
+        DataError: `reference` holds no demos.
     """
     folder, policy = EvalFolder(root), {**identity(config, served), **facts}
-    with lock_folder(folder, "--out"):
+    if reference is not None and config.deploy.evaluation.metrics:
+        reference_paths(reference, config, ArmKinematics(config).fk)  # a wrong one is told now, not after the episodes
+    with explain_disk_errors(folder, "--out"), lock_folder(folder, "--out"):
         folder.bind(config, policy, fresh=fresh)
         at_once = 1 if _starts_groot(config, served) else workers
         made = _run_episodes(config, served, folder, seeds, reporter, at_once, make_world)
@@ -108,7 +112,7 @@ def run_evaluation(
             pictures = measuring.draw(config, folder, measured, reference)
         figure = outcome_figure(config, episodes, summary, root.name)
         write_figure(folder.figure, figure)
-        summary["mlflow_run"] = _json(folder.summary).get("mlflow_run")
+        summary["mlflow_run"] = kept_run_id(folder.summary)
         write_json(folder.summary, summary)
         _film(config, folder, episodes, reporter, workers)
         params = {**{f"policy.{key}": value for key, value in policy.items()}, **_params(config, seeds)}
@@ -198,13 +202,6 @@ def _params(config: Config, seeds: range) -> dict[str, Any]:
         "physics_randomised": config.scene.randomisation.enabled,
         "looks_randomised": config.render.randomisation.enabled,
     }
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
 
 
 def _digest(content: bytes) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from services.evaluation.run import run_evaluation
 from services.evaluation.worker import Served
@@ -13,7 +12,7 @@ from so101.config import Config
 from so101.evaluation.transfer import RigWorlds, TransferPoint, check_apart, write_transfer
 from so101.files import write_json
 from so101.pipeline.progress import Reporter
-from so101.tracking import tracked_run
+from so101.tracking import kept_run_id, tracked_run
 
 
 class Candidate(NamedTuple):
@@ -66,7 +65,7 @@ def run_transfer(
     params = {"policies": [c.name for c in candidates], "strengths": list(strengths), "episodes": len(seeds)}
     params |= {"first_seed": seeds.start, "first_rig": settings.first_rig, "rigs": settings.rigs}
     kept = root / "mlflow.json"
-    with tracked_run(config, kind="transfer", name=root.name, params=params, resume_id=_run_id(kept)) as run:
+    with tracked_run(config, kind="transfer", name=root.name, params=params, resume_id=kept_run_id(kept)) as run:
         run.log({f"strict/{point.policy}/strength_{point.strength:g}": point.row()["share"] for point in points})
         run.figure("transfer", figure)
         for name in ("transfer.csv", "transfer.json"):
@@ -93,11 +92,3 @@ def _filming_little(config: Config) -> Config:
     evaluation = config.deploy.evaluation
     evaluation = evaluation.model_copy(update={"videos": evaluation.videos.model_copy(update=videos)})
     return config.model_copy(update={"deploy": config.deploy.model_copy(update={"evaluation": evaluation})})
-
-
-def _run_id(path: Path) -> str | None:
-    try:
-        content: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return content.get("mlflow_run")
-    except (OSError, ValueError, AttributeError):
-        return None

@@ -138,14 +138,9 @@ def _words(measured: Sequence[Measured]) -> list[str]:
 
 def _track(config: Config, path: Path, folder: Path, numbers: dict[str, float], pictures: Sequence[Path]) -> None:
     """Into the run of the evaluation where there is one, else into a new one."""
-    import json
+    from so101.tracking import kept_run_id, tracked_run
 
-    from so101.tracking import tracked_run
-
-    try:
-        before = json.loads((path / "summary.json").read_text(encoding="utf-8")).get("mlflow_run")
-    except (OSError, ValueError, AttributeError):
-        before = None
+    before = kept_run_id(path / "summary.json")
     with tracked_run(config, kind="eval", name=path.resolve().name, resume_id=before) as run:
         run.log(numbers)
         run.artifact(folder / "metrics.json", "metrics")
