@@ -63,10 +63,8 @@ def apply(config: Config, chosen: argparse.Namespace) -> tuple[Config, PolicyOpt
     if chosen.demo is not None and chosen.dataset is not None:
         raise ConfigError("--demo and --dataset both say what to replay; give one")
     given = {name: getattr(chosen, name) for name in _SETTINGS if hasattr(chosen, name)}
-    if (name := given.get("policy")) is not None and name not in ALL_POLICIES:
-        raise ConfigError(
-            f"--policy {name}: no such policy; policies: {', '.join(ALL_POLICIES)}{did_you_mean(name, ALL_POLICIES)}"
-        )
+    if "policy" in given:
+        check_policy(given["policy"])
     if chosen.model is not None:
         given["groot"] = config.deploy.server.groot.model_dump() | {"model_path": _groot_model(config, chosen, given)}
     server = validate(ServerConfig, config.deploy.server.model_dump() | given, "options, deploy.yaml server")
@@ -76,6 +74,17 @@ def apply(config: Config, chosen: argparse.Namespace) -> tuple[Config, PolicyOpt
     if token == "":
         raise ConfigError("--api-token is empty; give a token, or leave the option out to ask for none")
     return config.model_copy(update={"deploy": deploy}), options, token
+
+
+def check_policy(name: str) -> None:
+    """
+    Raises:
+        ConfigError: there is no policy of this name.
+    """
+    if name not in ALL_POLICIES:
+        raise ConfigError(
+            f"--policy {name}: no such policy; policies: {', '.join(ALL_POLICIES)}{did_you_mean(name, ALL_POLICIES)}"
+        )
 
 
 def _groot_model(config: Config, chosen: argparse.Namespace, given: dict[str, Any]) -> str:
