@@ -18,12 +18,12 @@ from so101.datasets.merge_units import find_units, to_rad
 from so101.datasets.recordings import Recording, read_recording
 from so101.datasets.unit_detection import Unit
 from so101.evaluation.statistics import trajectory_statistics
+from so101.evaluation.style import BLUE, INK, LINE, MUTED, ORANGE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_COLOURS = {"sim": "#1b66c9", "real": "#c2410c"}  # of the report's page, light
-_INK, _MUTED = "#161a22", "#586273"
+_COLOURS = {"sim": BLUE, "real": ORANGE}
 _WIDTH_IN, _LEAST_IN, _HEIGHT_IN = 0.85, 2.6, 3.2  # of a violin, a panel at least, the figure
 
 
@@ -110,18 +110,18 @@ def source_figure(sources: list[SourceMotion], title: str) -> Figure:
 
     width = max(_LEAST_IN, _WIDTH_IN * len(sources) + 0.8)
     figure = Figure(figsize=(width * len(_TITLES), _HEIGHT_IN), layout="constrained")
-    figure.suptitle(title, x=0.01, ha="left", fontsize=10, color=_INK)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=10, color=INK)
     for axes, (key, (name, unit)) in zip(figure.subplots(1, len(_TITLES)), _TITLES.items(), strict=True):
         samples = [np.array([getattr(episode, key) for episode in source.episodes]) for source in sources]
         for place, (source, values) in enumerate(zip(sources, samples, strict=True)):
-            draw_violin(axes, place, values, _COLOURS.get(source.kind, _MUTED), _INK)
+            draw_violin(axes, place, values, _COLOURS.get(source.kind, MUTED), INK)
         labels = [f"{s.name}\n{f'{s.kind}, ' if s.kind else ''}n = {len(s.episodes)}" for s in sources]
         axes.set_xticks(range(len(sources)), labels, fontsize=8)
         axes.set_xlim(-0.6, len(sources) - 0.4)
         axes.set_ylim(0, 1.08 * max(float(max(values.max() for values in samples)), 1e-9))
         axes.set_title(f"{name} [{unit}]" if unit else name, loc="left", fontsize=9)
         axes.tick_params(labelsize=8, length=0)
-        axes.grid(axis="y", color="#dfe3ea", linewidth=0.6)
+        axes.grid(axis="y", color=LINE, linewidth=0.6)
         axes.set_axisbelow(True)
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)

@@ -1,5 +1,9 @@
 """Style sheet of the report: one column of cards, light and dark, from phone to desktop. No script."""
 
+# The light colours below, for pictures outside of the report.
+INK, MUTED, LINE = "#161a22", "#586273", "#dfe3ea"
+BLUE, ORANGE, TEAL, VIOLET = "#1b66c9", "#c2410c", "#0b7d70", "#7550c8"  # good, bad, generated, seeds
+
 CSS = """
 :root {
   color-scheme: light dark;

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from so101.config import Config
 from so101.errors import ConfigError
 from so101.evaluation.closed_loop.bus_world import BusWorld
+from so101.evaluation.style import BLUE, LINE, MUTED, ORANGE, TEAL, VIOLET
 from so101.files import write_json, write_text
 from so101.robot.virtual.pseudo_real import RigDraw, draw_rig
 
@@ -26,7 +27,7 @@ COLUMNS = (
     "policy", "strength", "episodes", "successes", "share", "low", "high", "geometric", "median_s", "failed_at",
     "p99_ms",
 )  # fmt: skip
-_COLOURS = ("#1b66c9", "#c2410c", "#0b7d70", "#7550c8", "#b8860b", "#586273")  # of the report's page, light
+_COLOURS = (BLUE, ORANGE, TEAL, VIOLET, "#b8860b", MUTED)
 _MARKERS = "os^Dvp"
 _APART = 0.012  # lines of policies are drawn beside one another, share of the axis
 
@@ -155,7 +156,7 @@ def transfer_figure(points: Sequence[TransferPoint], title: str) -> Figure:
     axes.set(xlabel="strength: how far rigs are from the twin (0: the twin, 1: as drawn)", ylabel="strict success [%]")
     axes.set(ylim=(-3, 103), xticks=sorted(set(strengths)))
     axes.set_title(f"{title}; bars: Wilson {' / '.join(map(str, sorted(confidence)))} %", loc="left", fontsize=10)
-    axes.grid(axis="y", color="#dfe3ea")
+    axes.grid(axis="y", color=LINE)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     axes.legend(frameon=False, fontsize=9)

@@ -12,6 +12,7 @@ from so101.config import Config
 from so101.evaluation.closed_loop.record import Episode
 from so101.evaluation.closed_loop.stages import NONE
 from so101.evaluation.statistics import start_offset
+from so101.evaluation.style import BLUE, MUTED, ORANGE
 from so101.files import atomic_path
 from so101.sim.bake import T_world_base
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_GOOD, _BAD, _SOFT, _MUTED = "#1b66c9", "#c2410c", "#a9c5ea", "#586273"  # of the report's page, light
+_GOOD, _BAD, _SOFT = BLUE, ORANGE, "#a9c5ea"
 _CM = 100.0
 
 
@@ -109,7 +110,7 @@ def _draw_times(axes: Axes, episodes: Sequence[Episode]) -> None:
     times = [episode.time_to_success_s for episode in episodes if episode.time_to_success_s is not None]
     if times:
         axes.hist(times, bins=min(30, max(5, len(times) // 4)), color=_GOOD)
-        axes.axvline(float(np.median(times)), color=_MUTED, lw=1, ls="--")
+        axes.axvline(float(np.median(times)), color=MUTED, lw=1, ls="--")
     axes.set_title("Time to strict success [s]; dashed: median", loc="left", fontsize=10)
     axes.set_xlabel("s")
     axes.set_ylabel("episodes")
