@@ -158,7 +158,6 @@ def untrained_policy(config: Config, folder: Path) -> None:
         joints=tuple(config.robot.joint_names),
         units={"scale_per_rad": units.scale.tolist(), "offset": units.offset.tolist()},
         control_hz=config.deploy.control.control_hz,
-        flow_steps=model.flow_steps,
         dataset_fingerprint="none",
         training={},
     )
