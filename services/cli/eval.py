@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +12,7 @@ from rich.console import Console
 
 from so101.cli.options import Settings, default_workers, with_options
 from so101.cli.progress import make_reporter
-from so101.errors import ConfigError, did_you_mean
+from so101.errors import ConfigError
 
 EPILOG = "Example: ./twin eval --policy embedded --role policy --set cameras.scale=0.25"
 
@@ -49,17 +50,15 @@ def evaluate(
     """Try a policy on held-out placements, through the policy server; the same command goes on after a kill."""
     from services.evaluation.run import run_evaluation
     from services.evaluation.worker import Served
-    from services.policy.options import ALL_POLICIES, read_token
+    from services.policy.options import check_policy, read_token
     from so101.evaluation.closed_loop.summary import text
     from so101.policies import PolicyOptions
 
-    if policy not in ALL_POLICIES:
-        known = f"policies: {', '.join(ALL_POLICIES)}{did_you_mean(policy, ALL_POLICIES)}"
-        raise ConfigError(f"--policy {policy}: no such policy; {known}")
+    check_policy(policy)
     if server is not None and not _is_address(server):
         raise ConfigError(f"--server {server}: write it as HOST:PORT, for example 127.0.0.1:5555")
     if role is not None:
-        settings = replace(settings, set_=[*(settings.set_ or []), f"deploy.server.role={role}"])
+        settings = replace(settings, set_=[*(settings.set_ or []), f"deploy.server.role={json.dumps(role)}"])
     config, console = settings.load(), Console()
     wanted = config.deploy.evaluation
     first = wanted.first_seed if seed is None else seed
@@ -86,4 +85,4 @@ def evaluate(
 
 def _is_address(text: str) -> bool:
     host, _, port = text.rpartition(":")
-    return bool(host) and port.isdigit() and 0 < int(port) < 65536
+    return bool(host) and port.isascii() and port.isdigit() and 0 < int(port) < 65536

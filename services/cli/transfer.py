@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +12,7 @@ from rich.console import Console
 
 from so101.cli.options import Settings, default_workers, with_options
 from so101.cli.progress import make_reporter
-from so101.errors import ConfigError, did_you_mean
+from so101.errors import ConfigError
 
 EPILOG = "Example: ./twin transfer --role plain --role cotrained --episodes 100 --set cameras.scale=0.25"
 
@@ -26,7 +27,9 @@ def transfer(
     ] = None,
     strength: Annotated[
         list[float] | None,
-        typer.Option(min=0.0, help="How far off the rigs are; repeatable.", show_default="deploy.transfer: 0.5, 1, 2"),
+        typer.Option(
+            min=0.0, max=10.0, help="How far off the rigs are; repeatable.", show_default="deploy.transfer: 0.5, 1, 2"
+        ),
     ] = None,
     rigs: Annotated[int | None, typer.Option(min=1, show_default="deploy.transfer: 10", help="Taken in turn.")] = None,
     episodes: Annotated[
@@ -45,12 +48,12 @@ def transfer(
     """Try policies on arms that are not quite the twin; success against how far off they are. Can be continued."""
     from services.evaluation.transfer import Candidate, lines, run_transfer
     from services.evaluation.worker import Served
-    from services.policy.options import ALL_POLICIES
+    from services.policy.options import check_policy
     from so101.policies import PolicyOptions
 
-    if policy not in ALL_POLICIES:
-        known = f"policies: {', '.join(ALL_POLICIES)}{did_you_mean(policy, ALL_POLICIES)}"
-        raise ConfigError(f"--policy {policy}: no such policy; {known}")
+    check_policy(policy)
+    if policy == "replay":
+        raise ConfigError("--policy replay: a demo fits its own placement only; policies: embedded, expert, groot")
     if role and policy != "embedded":
         raise ConfigError(f"--role is about embedded policies; --policy {policy} has none")
     given = [f"deploy.transfer.rigs={rigs}"] if rigs is not None else []
@@ -62,7 +65,9 @@ def transfer(
     if policy == "embedded":
         roles = dict.fromkeys(role or [config.deploy.server.role])
         candidates = [
-            Candidate(name, replace(settings, set_=[*settings.set_, f"deploy.server.role={name}"]).load(), served)
+            Candidate(
+                name, replace(settings, set_=[*settings.set_, f"deploy.server.role={json.dumps(name)}"]).load(), served
+            )
             for name in roles
         ]
     else:

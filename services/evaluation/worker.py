@@ -77,9 +77,19 @@ class Worker:
         self._exit.close()
 
     def run(self, seed: int) -> Episode:
-        """The episode of `seed`, with what the server says of its own pace."""
+        """The episode of `seed`, with what the server says of its own pace.
+
+        Raises:
+            PolicyError: the server is gone; a policy that merely fails makes the episode a failure.
+        """
         options = {"seed": seed} if self._served.name in SEEDED else None
         episode = run_episode(self._config, self.world, self.client, seed, reset_options=options)
+        if episode.ended == "error" and not self.client.ping(self._config.deploy.client.connect_timeout_ms):
+            raise PolicyError(
+                f"{self.client.endpoint}: the policy server does not answer any more ({episode.error}). Finished "
+                "episodes are kept, this one says nothing of the policy; start the server again, then the same command "
+                "goes on"
+            )
         return dataclasses.replace(episode, meta={**episode.meta, "server": self._stats()})
 
     def _client(self, stack: ExitStack) -> PolicyClient:

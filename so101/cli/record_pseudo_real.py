@@ -32,7 +32,7 @@ def record_pseudo_real(
     ] = None,
     strength: Annotated[
         float | None,
-        typer.Option(min=0.0, help="How far off the rigs are.", show_default="deploy.transfer.demos: 1"),
+        typer.Option(min=0.0, max=10.0, help="How far off the rigs are.", show_default="deploy.transfer.demos: 1"),
     ] = None,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the files go.")] = Path("runs/pseudo_real"),
     fresh: Annotated[bool, typer.Option("--fresh", help="First remove the attempts that are in the folder.")] = False,

@@ -56,9 +56,11 @@ def train(
         return
     from so101.learning.session import train_embedded
 
+    role = config.deploy.server.role if role is None else role
+
     with make_reporter(console) as reporter:
         summary = train_embedded(
-            config, folder, role or config.deploy.server.role, episodes=episodes, begin_with=begin_with, fresh=fresh,
+            config, folder, role, episodes=episodes, begin_with=begin_with, fresh=fresh,
             workers=workers or default_workers(), reporter=reporter, clock=time.monotonic,
         )  # fmt: skip
     say(summary)

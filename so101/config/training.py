@@ -137,8 +137,8 @@ class ModelConfig(Section):
 
     @model_validator(mode="after")
     def _groups_of_channels(self) -> ModelConfig:
-        if any(channels < 8 or channels % 8 for channels in self.channels):
-            raise ValueError(f"channels are {list(self.channels)}; each must be a multiple of 8")
+        if any(not 8 <= channels <= 1024 or channels % 8 for channels in self.channels):
+            raise ValueError(f"channels are {list(self.channels)}; each must be a multiple of 8, 8 to 1024")
         return self
 
 
@@ -170,7 +170,7 @@ class EmbeddedConfig(Section):
     objects_weight: float = Field(ge=0)
     objects_arm_m: float = Field(gt=0)
     optimizer: EmbeddedOptimizerConfig
-    batch_size: int = Field(ge=1)
+    batch_size: int = Field(ge=1, le=4096)
     max_steps: int = Field(ge=1)
     save_minutes: float = Field(gt=0)
     keep_every_steps: int = Field(ge=0)
@@ -218,7 +218,7 @@ class MixConfig(Section):
 class TrainingConfig(Section):
     """Training. `action_horizon`: rows of an action chunk, frames."""
 
-    action_horizon: int = Field(ge=1)
+    action_horizon: int = Field(ge=1, le=1000)
     tracking: TrackingConfig
     dataset_check: DatasetCheckConfig
     mix: MixConfig

@@ -8,6 +8,8 @@ from pydantic import Field
 
 from so101.config.base import Section
 
+Strength = Annotated[float, Field(ge=0, le=10)]  # factors go by its power: far beyond, nothing is an arm any more
+
 
 class RigDemosConfig(Section):
     """Demos that stand for those of a real arm. Attempt k has the placement of seed `first_seed` + k and the rig of
@@ -16,7 +18,7 @@ class RigDemosConfig(Section):
     first_seed: int = Field(ge=0)
     first_rig: int = Field(ge=0)
     rigs: int = Field(ge=1)
-    strength: float = Field(ge=0)
+    strength: Strength
     tries_per_demo: int = Field(ge=1)
 
 
@@ -24,7 +26,7 @@ class TransferConfig(Section):
     """Episode i of `deploy.evaluation` has the rig of seed `first_rig` + i modulo `rigs`. `failures_filmed`: of a
     policy and strength."""
 
-    strengths: Annotated[list[Annotated[float, Field(ge=0)]], Field(min_length=1)]
+    strengths: Annotated[list[Strength], Field(min_length=1)]
     episodes: int = Field(ge=1)
     first_rig: int = Field(ge=0)
     rigs: int = Field(ge=1)

@@ -26,7 +26,7 @@ from so101.evaluation.closed_loop.world import World
 from so101.evaluation.transfer import RigWorlds, check_apart
 from so101.pipeline.progress import Reporter, StageResult
 from so101.pipeline.run_folder import RunFolder
-from so101.pipeline.session import lock_folder
+from so101.pipeline.session import explain_disk_errors, lock_folder
 from so101.policies import Policy, PolicyOptions, make_policy
 from so101.tasks.start import draw_start
 
@@ -67,7 +67,8 @@ def record_pseudo_real(
         DataError: plans are missing, or are for other placements than those of their seeds.
     """
     check_apart(config)
-    with lock_folder(EvalFolder(root), "--out"):
+    folder = EvalFolder(root)
+    with explain_disk_errors(folder, "--out"), lock_folder(folder, "--out"):
         return _record_all(config, root, demos, reporter, plans, workers, fresh)
 
 

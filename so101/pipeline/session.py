@@ -120,8 +120,9 @@ def lock_folder(run: WorkFolder, option: str = "--run") -> Iterator[None]:
 
 
 @contextmanager
-def explain_disk_errors(run: RunFolder) -> Iterator[None]:
-    """Turn what the file system may refuse into RunFolderError: path, what is kept, what to do."""
+def explain_disk_errors(run: WorkFolder, option: str = "--run") -> Iterator[None]:
+    """Turn what the file system may refuse into RunFolderError: path, what is kept, what to do. `option` names another
+    folder."""
     try:
         yield
     except OSError as error:
@@ -130,23 +131,23 @@ def explain_disk_errors(run: RunFolder) -> Iterator[None]:
         if error.errno in _FULL:
             raise RunFolderError(
                 f"{path}: the disk is full ({error.strerror}; {_free_mb(path)} MB free). Every finished file is kept, "
-                f"nothing is half-written. Free some space, or move {run.root} to a larger disk and pass --run; then "
-                "the same command goes on where it stopped"
+                f"nothing is half-written. Free some space, or move {run.root} to a larger disk and pass {option}; "
+                "then the same command goes on where it stopped"
             ) from error
         if error.errno in _NOT_WRITABLE and ours:
             raise RunFolderError(
                 f"{path}: cannot be written ({error.strerror}). What is there is untouched. Make {run.root} writable, "
-                "or choose another folder with --run"
+                f"or choose another folder with {option}"
             ) from error
         if error.errno in _NOT_A_FOLDER and ours:
             raise RunFolderError(
                 f"{path}: a file is in the way of a folder ({error.strerror}). Move it, or choose another folder with "
-                "--run"
+                f"{option}"
             ) from error
         if ours:  # a name too long, a folder removed under our hands, a broken disk
             raise RunFolderError(
                 f"{path}: cannot be used ({error.strerror or error}). Finished files are kept where they could be "
-                "written. See to the folder and repeat the command, or choose another folder with --run"
+                f"written. See to the folder and repeat the command, or choose another folder with {option}"
             ) from error
         raise
 

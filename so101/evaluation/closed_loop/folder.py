@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -104,8 +105,9 @@ class EvalFolder:
             fresh: first remove what an evaluation left here.
 
         Raises:
-            RunFolderError: it holds episodes of another policy or of other settings.
+            RunFolderError: it holds episodes of another policy or of other settings, or files of something else.
         """
+        self._refuse_foreign()
         if fresh:
             self._clear()
         remove_temporaries(self.root)
@@ -113,6 +115,19 @@ class EvalFolder:
         if list_episodes(self.episodes):
             self._compare(now)
         write_json(self.record, {"version": _VERSION, "made_with": now})
+
+    def _refuse_foreign(self) -> None:
+        """Files beside which no evaluation was made are somebody else's: nothing is written or removed there."""
+        if self.record.exists() or not self.root.is_dir():
+            return
+        ours = {p.name for p in (self.lock, self.episodes, self.videos, self.summary, self.figure, self.metrics)}
+        names = (path.name for path in self.root.iterdir())
+        foreign = [n for n in names if n not in {*ours, self.pictures.name} and not fnmatch(n, ".*.tmp*")]
+        if foreign:
+            raise RunFolderError(
+                f"{self.root} holds {', '.join(sorted(foreign)[:3])} but no {self.record.name}: something else made "
+                "it. Nothing was touched; pass an empty or new folder with --out"
+            )
 
     def _compare(self, now: dict[str, Any]) -> None:
         try:
@@ -140,7 +155,7 @@ class EvalFolder:
         made = (self.videos.glob("*_episode_*.mp4"), self.pictures.glob("episode_*.png"))
         for path in (*list_episodes(self.episodes), *made[0], *made[1]):
             path.unlink()
-        for path in (self.record, self.summary, self.figure, self.metrics):
+        for path in (self.summary, self.figure, self.metrics):
             path.unlink(missing_ok=True)
 
 

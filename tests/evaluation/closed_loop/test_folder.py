@@ -28,6 +28,24 @@ def folder(tmp_path, episode):
     return made
 
 
+def test_the_folder_of_something_else_is_not_touched(tmp_path):
+    (tmp_path / "verified").mkdir()
+    (tmp_path / "videos").mkdir()
+    video = tmp_path / "videos/success_episode_0000001.mp4"
+    video.touch()
+    for fresh in (False, True):
+        with pytest.raises(RunFolderError, match="holds verified but no eval.json: something else made it"):
+            EvalFolder(tmp_path).bind(configured(), POLICY, fresh=fresh)
+    assert video.exists() and not (tmp_path / "eval.json").exists()
+
+
+def test_a_folder_that_was_only_locked_is_taken(tmp_path):
+    (tmp_path / ".lock").touch()
+    (tmp_path / ".eval.1.tmp.json").touch()
+    EvalFolder(tmp_path).bind(configured(), POLICY)
+    assert [path.name for path in sorted(tmp_path.iterdir())] == [".lock", "eval.json"]
+
+
 @pytest.mark.parametrize(
     "override",
     [

@@ -14,7 +14,10 @@ from services.cli.app import main
         ),
         (["--server", "here"], "--server here: write it as HOST:PORT, for example 127.0.0.1:5555"),
         (["--server", "here:0"], "--server here:0: write it as HOST:PORT"),
+        (["--server", "here:²"], "--server here:²: write it as HOST:PORT"),
         (["--role", "nobody"], "nobody: no such model folder"),
+        (["--role", "7"], "7: no such model folder"),
+        (["--policy", "expert", "--reference", "nowhere"], "nowhere"),
     ],
 )
 def test_a_wrong_option_is_told(arguments, told, capsys, tmp_path):

@@ -106,6 +106,25 @@ def test_a_server_that_runs_already_is_used(config, demo, tmp_path):
         assert server.counters.requests["get_action"] > 10
 
 
+def test_a_server_that_is_gone_ends_the_evaluation_and_makes_no_failure_of_it(demo):
+    found, path = demo
+    quick = load_config(overrides=[*SETTINGS, "deploy.client.connect_timeout_ms=100", "deploy.client.timeout_ms=300"])
+    policy = make_policy(quick, "replay", PolicyOptions(demo=path))
+    server = PolicyServer(policy, "tcp://127.0.0.1:0", quick.deploy.server).start()
+    with worker.Worker(quick, Served("replay", server=server.endpoint.removeprefix("tcp://"))) as one:
+        assert one.client.modality.horizon
+        server.close()
+        with pytest.raises(PolicyError, match="(?s)does not answer any more.*the same command goes on"):
+            one.run(found.seed)
+
+
+def test_a_file_in_the_way_is_told_with_the_option(config, demo, tmp_path):
+    (tmp_path / "file").touch()
+    served = Served("replay", PolicyOptions(demo=demo[1]))
+    with pytest.raises(RunFolderError, match="(?s)file: a file is in the way of a folder.*with --out"):
+        run_evaluation(config, served, tmp_path / "file", range(1), SilentReporter(), workers=1)
+
+
 def test_no_server_is_told(config):
     quick = load_config(overrides=[*SETTINGS, "deploy.client.connect_timeout_ms=100"])
     with pytest.raises(PolicyError, match="--server 127.0.0.1:9: no policy server answers there"):

@@ -67,6 +67,10 @@ def test_a_policy_on_the_twin_and_on_a_rig_stopped_and_gone_on_with(demo, tmp_pa
         (["--policy", "expret"], "--policy expret: no such policy; policies: replay, expert, embedded, groot; did you"),
         (["--policy", "expert", "--role", "a"], "--role is about embedded policies; --policy expert has none"),
         (["--role", "nobody"], "nobody: no such model folder"),
+        (["--role", "7"], "7: no such model folder"),
+        (["--policy", "replay"], "--policy replay: a demo fits its own placement only"),
+        (["--strength", "1e9"], "--strength"),
+        (["--set", "deploy.transfer.strengths=[1e9]"], "transfer.strengths.0 is"),
         (["--set", "deploy.transfer.demos.first_rig=1000003"], "a policy must not be tried on rigs it learned from"),
     ],
 )
