@@ -43,8 +43,6 @@ _IN_CONTAINER = Paths("python", "/base_model", "/dataset", "/output")  # mounts 
 class GrootError(So101Error):
     """GR00T could not be started, or its training failed."""
 
-    exit_code = 7
-
 
 @dataclass(frozen=True)
 class Place:
