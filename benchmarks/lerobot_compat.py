@@ -10,7 +10,6 @@ Prints a table, writes --json FILE, ends with 1 when something disagrees.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -18,6 +17,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from lerobot_side import REPOSITORY, run_check
 
 # lerobot 0.3.3 wants torch < 2.8 and installs wandb, rerun and more that loading a dataset never touches; so it goes in
 # without its requirements, and what it does import follows, held to the bounds that matter.
@@ -38,28 +39,16 @@ INSTALLS = (
     ],
 )
 TOLERANCE = 1e-5  # of statistics, relative to their size; LeRobot sums float32
-REPOSITORY = Path(__file__).resolve().parents[1]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dataset", type=Path, help="dataset folder; a synthetic one when not given")
-    parser.add_argument("--venv", type=Path, help="side environment, made when absent; a temporary one when not given")
-    parser.add_argument("--json", type=Path, help="write the figures here")
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)  # runs in the side environment
-    arguments = parser.parse_args()
-    if arguments.inside:
-        print(json.dumps(inside(arguments.dataset)))
-        return 0
-    with tempfile.TemporaryDirectory(prefix="lerobot_compat_") as scratch:
-        dataset = (arguments.dataset or synthetic_dataset(Path(scratch))).resolve()
-        python = side_environment((arguments.venv or Path(scratch) / "venv").resolve())
-        figures = outside(dataset, python, Path(scratch))
-    for key, value in figures.items():
-        print(f"{key:32} {value}")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=1) + "\n")
-    return 0 if figures["ok"] else 1
+    return run_check(
+        __doc__,
+        synthetic_dataset=synthetic_dataset,
+        side_environment=side_environment,
+        outside=outside,
+        inside=inside,
+    )
 
 
 # in our own environment

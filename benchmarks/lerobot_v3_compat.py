@@ -11,14 +11,14 @@ disagrees.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
 import sys
 import sysconfig
-import tempfile
 from pathlib import Path
+
+from lerobot_side import REPOSITORY, run_check
 
 # without requirements: what loading a dataset imports follows, the rest comes from our environment
 PACKAGES = (
@@ -26,32 +26,16 @@ PACKAGES = (
     "draccus", "einops", "fsspec", "jsonlines", "multiprocess", "tqdm", "xxhash",
 )  # fmt: skip
 STEP = 7  # rows between two that are fetched
-REPOSITORY = Path(__file__).resolve().parents[1]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dataset", type=Path, help="v3.0 dataset; a synthetic one when not given")
-    parser.add_argument("--venv", type=Path, help="side environment, made when absent; a temporary one when not given")
-    parser.add_argument("--json", type=Path, help="write the figures here")
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)  # runs in the side environment
-    arguments = parser.parse_args()
-    if arguments.inside:
-        print(json.dumps(inside(arguments.dataset)))
-        return 0
-    with tempfile.TemporaryDirectory(prefix="lerobot_v3_") as scratch:
-        dataset = (arguments.dataset or synthetic_dataset(Path(scratch))).resolve()
-        python = side_environment((arguments.venv or Path(scratch) / "venv").resolve())
-        environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(Path(scratch) / "hf")}  # local files only
-        environment |= {"PYTHONPATH": str(REPOSITORY)}
-        command = [python, __file__, "--inside", "--dataset", dataset]
-        result = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    figures = json.loads(result.stdout.strip().splitlines()[-1])
-    for key, value in figures.items():
-        print(f"{key:20} {value}")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(figures, indent=1) + "\n")
-    return 0 if figures["ok"] else 1
+    return run_check(
+        __doc__,
+        synthetic_dataset=synthetic_dataset,
+        side_environment=side_environment,
+        outside=outside,
+        inside=inside,
+    )
 
 
 def synthetic_dataset(scratch: Path) -> Path:
@@ -81,6 +65,15 @@ def side_environment(folder: Path) -> Path:
         install = [python, "-m", "pip", "install", "-q", "--no-deps", *PACKAGES]
         subprocess.run(install, check=True, stderr=subprocess.DEVNULL)
     return python
+
+
+def outside(dataset: Path, python: Path, scratch: Path) -> dict:
+    """LeRobot's look at it, in the side environment."""
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(scratch / "hf")}  # local files only
+    environment |= {"PYTHONPATH": str(REPOSITORY)}
+    command = [python, __file__, "--inside", "--dataset", dataset]
+    result = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(result.stdout.strip().splitlines()[-1])
 
 
 def inside(root: Path) -> dict:
