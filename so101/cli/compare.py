@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -64,8 +65,14 @@ def compare(
         out / "comparison.json",
         {
             "runs": [
-                {"name": r.name, "source": r.source, "success": r.success, "metrics": r.metrics, "params": r.params}
-                for r in found
+                {
+                    "name": run.name,
+                    "source": run.source,
+                    "success": run.success,
+                    "metrics": {key: value if math.isfinite(value) else None for key, value in run.metrics.items()},
+                    "params": run.params,
+                }
+                for run in found
             ],
             "pairs": [pair._asdict() for pair in compared],
             "confidence": confidence,
