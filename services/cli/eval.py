@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -13,6 +13,9 @@ from rich.console import Console
 from so101.cli.options import Settings, default_workers, with_options
 from so101.cli.progress import make_reporter
 from so101.errors import ConfigError
+
+if TYPE_CHECKING:
+    from so101.config import Config
 
 EPILOG = "Example: ./twin eval --policy embedded --role policy --set cameras.scale=0.25"
 
@@ -60,17 +63,13 @@ def evaluate(
     if role is not None:
         settings = replace(settings, set_=[*(settings.set_ or []), f"deploy.server.role={json.dumps(role)}"])
     config, console = settings.load(), Console()
-    wanted = config.deploy.evaluation
-    first = wanted.first_seed if seed is None else seed
-    seeds = range(first, first + (episodes or wanted.episodes))
-    if config.skillgen.base_seed <= first < wanted.first_seed and policy not in _ONE_AT_A_TIME:
-        typer.echo(f"note: demos are attempts with seeds from {config.skillgen.base_seed} on; these may be among them")
+    seeds = placements(config, policy, seed, episodes or config.deploy.evaluation.episodes)
     workers = workers or default_workers()
     if server is not None and policy in _ONE_AT_A_TIME:
         workers = 1
     served = Served(
         policy,
-        PolicyOptions(demo=demo, seed=first),
+        PolicyOptions(demo=demo, seed=seeds.start),
         server,
         read_token(config.deploy.client.api_token_file) if server else None,
     )
@@ -81,6 +80,16 @@ def evaluate(
         )
     for line in (*text(done.summary), f"{done.folder.figure}, {done.folder.summary}, {done.folder.videos}"):
         console.print(line, soft_wrap=True, markup=False, highlight=False)
+
+
+def placements(config: Config, policy: str, first: int | None, episodes: int) -> range:
+    """Seeds from `first` on, from deploy.evaluation.first_seed without; that demos may be among them is said."""
+    held_out, demos = config.deploy.evaluation.first_seed, config.skillgen.base_seed
+    first = held_out if first is None else first
+    seeds = range(first, first + episodes)
+    if seeds.stop > demos and first < held_out and policy not in _ONE_AT_A_TIME:  # those have learned nothing
+        typer.echo(f"note: demos are attempts with seeds from {demos} on; these may be among them")
+    return seeds
 
 
 def _is_address(text: str) -> bool:

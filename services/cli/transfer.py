@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from services.cli.eval import placements
 from so101.cli.options import Settings, default_workers, with_options
 from so101.cli.progress import make_reporter
 from so101.errors import ConfigError
@@ -59,9 +60,8 @@ def transfer(
     given = [f"deploy.transfer.rigs={rigs}"] if rigs is not None else []
     settings = replace(settings, set_=[*(settings.set_ or []), *given])
     config = settings.load()
-    wanted, first = config.deploy.transfer, config.deploy.evaluation.first_seed if seed is None else seed
-    seeds = range(first, first + (episodes or wanted.episodes))
-    served = Served(policy, PolicyOptions(seed=first))
+    seeds = placements(config, policy, seed, episodes or config.deploy.transfer.episodes)
+    served = Served(policy, PolicyOptions(seed=seeds.start))
     if policy == "embedded":
         roles = dict.fromkeys(role or [config.deploy.server.role])
         candidates = [
@@ -77,7 +77,7 @@ def transfer(
     with make_reporter(console) as reporter:
         points = run_transfer(
             candidates,
-            list(dict.fromkeys(strength or wanted.strengths)),
+            list(dict.fromkeys(strength or config.deploy.transfer.strengths)),
             seeds,
             root,
             reporter,

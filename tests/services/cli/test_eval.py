@@ -3,6 +3,8 @@
 import pytest
 
 from services.cli.app import main
+from services.cli.eval import placements
+from so101.config import load_config
 
 
 @pytest.mark.parametrize(
@@ -24,6 +26,17 @@ def test_a_wrong_option_is_told(arguments, told, capsys, tmp_path):
     code = main(["eval", *arguments, "--out", str(tmp_path / "out")])
     assert code != 0 and told in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("policy", "first", "noted"),
+    [("embedded", 9_999, True), ("embedded", 20_000, True), ("embedded", 0, False), ("embedded", None, False),
+     ("expert", 20_000, False)],
+)  # fmt: skip
+def test_placements_that_demos_may_have_are_told(policy, first, noted, capsys):
+    seeds = placements(load_config(), policy, first, 2)
+    assert seeds == range(1_000_000 if first is None else first, (1_000_000 if first is None else first) + 2)
+    assert ("note: demos are attempts with seeds from 10000 on" in capsys.readouterr().out) is noted
 
 
 def test_help_names_the_command_with_an_example(capsys):
