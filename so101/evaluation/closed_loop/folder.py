@@ -23,6 +23,7 @@ _NEVER_DECIDE = (
 )  # fmt: skip
 _DECIDE_ALL_THE_SAME = (
     "skillgen.start_noise_rad",
+    "training.embedded.acting",
     *(f"deploy.control.{key}" for key in (
         "control_hz", "action_horizon", "execute_steps", "ema_alpha", "max_stale_ms", "overlap", "settle_s",
     )),

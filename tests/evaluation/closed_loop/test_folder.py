@@ -56,6 +56,7 @@ def test_a_folder_that_was_only_locked_is_taken(tmp_path):
         "skillgen.start_noise_rad=0.1",
         "render.setting=shadows",
         "deploy.evaluation.stages.lift_m=0.05",
+        "training.embedded.acting.noise=0.3",
         "task.tasks.vial_to_rack.language=Do it",
     ],
 )
@@ -69,6 +70,7 @@ def test_what_changes_an_episode_decides(override):
         "deploy.evaluation.episodes=3",
         "deploy.evaluation.videos.failures=1",
         "deploy.evaluation.first_seed=5",
+        "training.embedded.optimizer.learning_rate=1",
         "deploy.server.port=1234",
         "skillgen.target_demos=3",
         "training.tracking.enabled=false",
