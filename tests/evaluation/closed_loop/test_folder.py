@@ -70,7 +70,7 @@ def test_what_changes_an_episode_decides(override):
         "deploy.evaluation.episodes=3",
         "deploy.evaluation.videos.failures=1",
         "deploy.evaluation.first_seed=5",
-        "training.embedded.optimizer.learning_rate=1",
+        "training.embedded.optimizer.learning_rate=0.002",
         "deploy.server.port=1234",
         "skillgen.target_demos=3",
         "training.tracking.enabled=false",
