@@ -145,4 +145,5 @@ def _explained(path: Path | str) -> Iterator[None]:
     try:
         yield
     except (OSError, EOFError, KeyError, ValueError, TypeError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path}: not a demo file or truncated ({error}); delete it and run the stage again") from None
+        why = "no .npz" if "pickle" in str(error) else error  # NumPy says to trust the file
+        raise DataError(f"{path}: not a demo file or truncated ({why}); delete it and run the stage again") from None

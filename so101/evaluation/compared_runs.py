@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ def find_run(text: str, config: Config) -> Compared:
     """An evaluation's folder, the folder of a model, or id or name of a run in MLflow (the newest of that name).
 
     Raises:
-        DataError: it is none of them.
+        DataError: it is none of them, or damaged.
     """
     path = Path(text)
     if (path / "summary.json").is_file():
@@ -48,7 +49,9 @@ def _of_evaluation(path: Path) -> Compared:
         numbers = {**metrics(summary), **summary.get("metrics", {})}
         success = (summary["strict"]["successes"], summary["n"])
         seeds = range(summary["first_seed"], summary["last_seed"] + 1)
-    except (KeyError, TypeError) as error:
+        if not 0 <= success[0] <= success[1] or not all(isinstance(v, int | float) for v in numbers.values()):
+            raise ValueError(f"{success[0]!r} successes of {success[1]!r}, or figures that are no numbers")
+    except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
         raise DataError(f"{folder.summary}: not the summary of an evaluation ({error!r}); run it again") from None
     episodes = [load_episode(file) for file in list_episodes(folder.episodes)]
     return Compared(
@@ -65,10 +68,11 @@ def _of_training(path: Path) -> Compared:
     from so101.learning.train import read_state
 
     points: dict[str, dict[int, float]] = {}
-    with open(path / _TRAINING_LOG, newline="", encoding="utf-8") as file:
-        for row in csv.reader(file):
-            if len(row) == 3:  # the last line may be cut off
-                points.setdefault(row[1], {})[int(row[0])] = float(row[2])
+    text = (path / _TRAINING_LOG).read_text(encoding="utf-8", errors="replace").replace("\0", "")
+    for row in csv.reader(text.splitlines()):
+        with suppress(ValueError):  # a line that a crash cut off
+            step, key, value = row
+            points.setdefault(key, {})[int(step)] = float(value)
     curves = {key: (np.array(list(at)), np.array(list(at.values()))) for key, at in points.items()}
     return Compared(
         name=path.resolve().name,
@@ -102,6 +106,12 @@ def _of_mlflow(text: str, tracking: TrackingConfig) -> Compared | None:
         }
     except ImportError:
         raise DataError(f"{text}: runs in MLflow can be read with MLflow alone; pip install -e .[training]") from None
+    except Exception as error:  # of MLflow, SQLAlchemy, SQLite, the disk
+        why = (str(error) or repr(error)).splitlines()[0]
+        raise DataError(
+            f"{text}: was looked for in MLflow, and {tracking.store} cannot be read ({why}); "
+            "name a folder, or another store with training.tracking.store"
+        ) from None
     numbers = dict(run.data.metrics)
     n, share = numbers.get("episodes"), numbers.get("strict_share")
     return Compared(

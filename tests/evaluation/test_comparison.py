@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -117,6 +119,28 @@ def test_a_training_is_read_from_its_log(config, tmp_path):
     assert run.curves["loss"][0].tolist() == [50, 100]
 
 
+def test_what_a_crash_left_of_a_log_is_read_as_far_as_it_goes(config, tmp_path):
+    write_text(tmp_path / "training/log.csv", "10,loss,2.0\n20,loss,1.0\n\0\0\0\n30,los\nx,loss,3\n40,loss,")
+    assert find_run(str(tmp_path), config).metrics == {"loss": 1.0}
+
+
+@pytest.mark.parametrize(
+    "change", [{"n": 0}, {"strict": {"successes": -1}}, {"metrics": {"a": None}}, {"metrics": [1]}]
+)
+def test_a_damaged_summary_is_named(config, tmp_path, change):
+    path = evaluation(tmp_path / "one", [True, False], 8, config) / "summary.json"
+    write_json(path, {**json.loads(path.read_text()), **change})
+    with pytest.raises(DataError, match="summary.json: not the summary of an evaluation"):
+        find_run(str(path.parent), config)
+
+
+def test_a_store_that_is_none_is_named(tmp_path):
+    (tmp_path / "mlflow.db").write_bytes(b"nothing of the kind" * 100)
+    broken = load_config(overrides=[f"training.tracking.store={tmp_path}"])
+    with pytest.raises(DataError, match="(?s)first: was looked for in MLflow, and .* cannot be read"):
+        find_run("first", broken)
+
+
 def test_a_run_of_mlflow_is_found_by_id_and_by_name(config):
     pytest.importorskip("mlflow")
     for share in (0.25, 0.5):
@@ -141,6 +165,14 @@ def test_the_command_writes_picture_and_numbers(config, tmp_path, capsys):
     assert (tmp_path / "out" / "comparison.json").is_file()
     assert (tmp_path / "out" / "comparison.png").read_bytes().startswith(b"\x89PNG")
     assert main(["compare", str(roots[0])]) == 2 and "name two or more" in capsys.readouterr().err
+
+
+def test_what_is_no_number_is_null_in_the_json(tmp_path, capsys):
+    for name in ("a", "b"):
+        write_text(tmp_path / name / "training" / "log.csv", "50,loss,nan\n")
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--out", str(tmp_path / "out")]) == 0
+    runs = json.loads((tmp_path / "out" / "comparison.json").read_text())["runs"]
+    assert [run["metrics"] for run in runs] == [{"loss": None}] * 2
 
 
 def test_runs_without_anything_to_draw_make_a_picture_all_the_same():
