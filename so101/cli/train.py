@@ -50,8 +50,15 @@ def train(
         console.print(text, soft_wrap=True, markup=False, highlight=False)
 
     if policy == "groot":
+        from so101.errors import ConfigError
         from so101.learning.groot import train_groot
 
+        given = {"--role": role, "--episodes": episodes, "--from": begin_with, "--fresh": fresh, "--workers": workers}
+        if ours := [name for name, value in given.items() if value]:
+            raise ConfigError(
+                f"{', '.join(ours)}: of the embedded policy only; what GR00T trains is set in training.groot and by "
+                "--dataset or --run"
+            )
         train_groot(config, folder, dry_run=dry_run, say=say)
         return
     from so101.learning.session import train_embedded

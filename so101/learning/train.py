@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,7 @@ class Trainer:
         if self.begin_with is None:
             self.normalisation = _normalisation(self.config, self.dataset, learned, horizon)
         else:
-            self.normalisation = self.begin_with[0].normalisation
+            self.normalisation = _widened(self.begin_with[0].normalisation, self.dataset.actions)
         make = (self.dataset, self.frames, self.normalisation, settings, horizon)
         self.samples = Samples(*make, learned, self.weights)
         self.held_out = Samples(*make, checked) if checked else None
@@ -351,6 +351,16 @@ def _changed(before: dict[str, Any], now: dict[str, Any], at: str = "") -> str:
         elif old != new:
             return f"{place}: {str(old)[:40]} -> {str(new)[:40]}"
     return ""
+
+
+def _widened(normalisation: Normalisation, actions: Sequence[np.ndarray]) -> Normalisation:
+    """The same scales, with room for what is done in `actions`."""
+    low, high = np.min([a.min(0) for a in actions], axis=0), np.max([a.max(0) for a in actions], axis=0)
+    return replace(
+        normalisation,
+        low=np.minimum(normalisation.low, low).astype(np.float32),
+        high=np.maximum(normalisation.high, high).astype(np.float32),
+    )
 
 
 def _normalisation(config: Config, dataset: Dataset, episodes: Sequence[int], horizon: int) -> Normalisation:

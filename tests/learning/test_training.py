@@ -15,6 +15,7 @@ from PIL import Image
 from so101.config import load_config
 from so101.errors import DataError
 from so101.learning.batches import Samples, batches
+from so101.learning.checkpoint import load_policy
 from so101.learning.dataset import read_dataset
 from so101.learning.frames import open_frames, resize_picture
 from so101.learning.normalisation import fit_normalisation
@@ -218,6 +219,27 @@ def test_a_damaged_state_is_named(small_config, data, frames, tmp_path):
     state.write_bytes(state.read_bytes()[:100])
     with pytest.raises(DataError, match="not the state of a training"):
         read_state(tmp_path)
+
+
+def test_a_training_may_begin_with_another_policy(small_config, data, frames, tmp_path):
+    first = trained(small_config, data.first(2), frames, tmp_path / "first")
+    begun = load_policy(tmp_path / "first", small_config)
+    trainer = Trainer(small_config, data, frames, tmp_path / "second", begin_with=begun)
+    for key, value in first.average.state_dict().items():
+        torch.testing.assert_close(trainer.network.state_dict()[key], value, rtol=0, atol=0)
+    normal, before = trainer.normalisation, first.normalisation
+    np.testing.assert_array_equal(normal.chunk, before.chunk)  # the weights mean what they meant
+    np.testing.assert_allclose(normal.high, np.max([a.max(0) for a in data.actions], axis=0))  # and may go farther
+    assert (normal.high > before.high).any()
+
+
+def test_a_policy_of_another_shape_cannot_be_begun_with(small_config, data, frames, tmp_path):
+    trained(small_config, data, frames, tmp_path / "first")
+    begun = load_policy(tmp_path / "first", small_config)
+    wider = SMALL + ["training.embedded.model={head: flow, channels: [8, 8, 8], width: 48, blocks: 1, dropout: 0.0, "
+                     "flow_samples: 2}"]  # fmt: skip
+    with pytest.raises(DataError, match="of another shape .width: 32, here 48"):
+        Trainer(load_config(overrides=wider), data, frames, tmp_path / "second", begin_with=begun)
 
 
 def test_policies_on_the_way_are_kept(small_config, data, frames, tmp_path):
