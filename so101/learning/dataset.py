@@ -168,7 +168,12 @@ def _object_points(folder: Path, config: Config, lengths: list[int]) -> tuple[li
         raise DataError(f"{path}: cannot be read ({error}); write the dataset again") from None
     if not np.array_equal(np.bincount(episodes, minlength=len(lengths)), lengths):
         raise DataError(f"{path}: its rows are not those of the episodes; write the dataset again")
-    arm, props, labels, parts = config.training.embedded.objects_arm_m, config.scene.props, [], []
+    arm, props, labels, parts = (
+        config.training.embedded.objects_arm_m,
+        config.scene.props,
+        [],
+        [np.empty((sum(lengths), 0, 3))],
+    )
     for name in names:
         placed = config.objects.get(name)
         axis = props[placed.prop].symmetry_axis if placed else None
