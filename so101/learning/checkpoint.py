@@ -11,25 +11,28 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save
+from safetensors import safe_open
+from safetensors.torch import save
 
 from so101.config import Config
+from so101.config.base import validate
 from so101.config.training import PicturesConfig
-from so101.errors import did_you_mean
+from so101.errors import ConfigError, did_you_mean
 from so101.files import write_atomic, write_text
 from so101.learning.model import Architecture, ChunkNetwork
 from so101.learning.normalisation import Normalisation
+from so101.learning.policy_file import FORMAT, PolicyFile
 from so101.policies.base import Modality, PolicyError
-from so101.policies.checkpoint import MANIFEST
+from so101.policies.checkpoint import MANIFEST, Checkpoint
 from so101.policies.interface import PolicyInterface
 
 KIND = "so101-chunk"
 WEIGHTS, POLICY = "weights.safetensors", "policy.json"
-FORMAT = 1
+_LONGEST = 300  # characters of what a library says
 
 
 @dataclass(frozen=True)
@@ -59,10 +62,15 @@ class TrainedPolicy:
 
 def save_policy(folder: Path, task: str, modality: Modality, policy: TrainedPolicy, network: ChunkNetwork) -> None:
     """Write the folder. A policy that was there is replaced; until the new manifest is written it is not whole."""
-    (folder / MANIFEST).unlink(missing_ok=True)
     weights = save({key: value.contiguous().cpu() for key, value in network.state_dict().items()})
     text = json.dumps(policy.to_json(), indent=1, sort_keys=True) + "\n"
-    write_atomic(folder / WEIGHTS, lambda file: file.write(weights))
+
+    def write(file: BinaryIO) -> None:
+        file.write(weights)
+        file.flush()  # a full disk is told here, while the old policy is whole
+        (folder / MANIFEST).unlink(missing_ok=True)
+
+    write_atomic(folder / WEIGHTS, write)
     write_text(folder / POLICY, text)
     manifest = {
         "format": 1,
@@ -84,42 +92,81 @@ def save_policy(folder: Path, task: str, modality: Modality, policy: TrainedPoli
     write_text(folder / MANIFEST, json.dumps(manifest, indent=1) + "\n")
 
 
-def load_policy(folder: Path, config: Config) -> tuple[TrainedPolicy, ChunkNetwork]:
-    """What `save_policy` wrote, checked against the configuration.
+def load_policy(checkpoint: Checkpoint, config: Config) -> tuple[TrainedPolicy, ChunkNetwork]:
+    """What `save_policy` wrote, checked against the configuration. Nothing is made that its files do not bear out.
 
     Raises:
         PolicyError: not such a folder, or of another arm, rate, horizon or units: each said.
     """
-    try:
-        values = json.loads((folder / POLICY).read_text(encoding="utf-8"))
-        if (found := values.pop("format")) != FORMAT:
-            raise PolicyError(f"{folder / POLICY}: format {found}; this program reads {FORMAT}")
-        policy = TrainedPolicy(**{
-            **values,
-            "architecture": Architecture.from_json(values["architecture"]),
-            "normalisation": Normalisation.from_json(values["normalisation"]),
-            "pictures": PicturesConfig(**values["pictures"]),
-            **{key: tuple(values[key]) for key in ("cameras", "tasks", "joints")},
-        })  # fmt: skip
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise PolicyError(f"{folder / POLICY}: cannot be read ({error}); copy the checkpoint again") from None
-    faults = _mismatches(policy, config)
+    folder = checkpoint.folder
+    unchecked = {WEIGHTS, POLICY} - checkpoint.manifest.files.keys()
+    if unchecked:
+        raise PolicyError(
+            f"{folder / MANIFEST}: files leaves out {', '.join(sorted(unchecked))}; copy the checkpoint again"
+        )
+    policy = _read_policy(folder / POLICY)
+    faults = _mismatches(policy, checkpoint.modality, config)
     if faults:
         raise PolicyError(
             f"{folder}: was trained for something else: {'; '.join(faults)}. Set the configuration as it was in "
             "training, or train again"
         )
-    network = ChunkNetwork(policy.architecture)
     try:
-        network.load_state_dict(load_file(folder / WEIGHTS))
-    except Exception as error:
+        return policy, _read_network(folder / WEIGHTS, policy.architecture)
+    except Exception as error:  # of safetensors and PyTorch
         raise PolicyError(
-            f"{folder / WEIGHTS}: is not what {POLICY} describes ({error}); copy the checkpoint again"
+            f"{folder / WEIGHTS}: is not what {POLICY} describes ({_shortened(error)}); copy the checkpoint again"
         ) from None
-    return policy, network.eval()
 
 
-def _mismatches(policy: TrainedPolicy, config: Config) -> list[str]:
+def _read_policy(path: Path) -> TrainedPolicy:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        found = values.get("format")
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
+        raise PolicyError(f"{path}: cannot be read ({error}); copy the checkpoint again") from None
+    if found != FORMAT:
+        raise PolicyError(f"{path}: format {found}; this program reads {FORMAT}")
+    try:
+        read = validate(PolicyFile, values, str(path))
+    except ConfigError as error:
+        raise PolicyError(f"{error}\nCopy the checkpoint again") from None
+    values = read.model_dump(exclude={"format"})
+    return TrainedPolicy(**{
+        **values,
+        "architecture": Architecture.from_json(values["architecture"]),
+        "normalisation": Normalisation.from_json(values["normalisation"]),
+        "pictures": read.pictures,
+        **{key: tuple(values[key]) for key in ("cameras", "tasks", "joints")},
+    })  # fmt: skip
+
+
+def _read_network(path: Path, shape: Architecture) -> ChunkNetwork:
+    """The network with the weights in the file. It takes no memory before the file is known to be of that shape."""
+    with torch.device("meta"):
+        network = ChunkNetwork(shape)
+    with safe_open(path, "pt") as file:
+        found = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+        wanted = {name: tuple(value.shape) for name, value in network.state_dict().items()}
+        differing = [name for name in sorted(found.keys() | wanted.keys()) if found.get(name) != wanted.get(name)]
+        if differing:
+            name = differing[0]
+            more = f" and {len(differing) - 1} more" if len(differing) > 1 else ""
+            raise ValueError(f"{name}: {found.get(name, 'absent')}, expected {wanted.get(name, 'none')}{more}")
+        weights = {name: file.get_tensor(name).float() for name in found}
+    broken = [name for name, value in weights.items() if not torch.isfinite(value).all()]
+    if broken:
+        raise ValueError(f"{broken[0]} holds numbers that are not finite")
+    network.load_state_dict(weights, assign=True)
+    return network.eval()
+
+
+def _shortened(error: Exception) -> str:
+    text = str(error)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _mismatches(policy: TrainedPolicy, modality: Modality, config: Config) -> list[str]:
     faults = []
     interface = PolicyInterface(config)
     joints = tuple(config.robot.joint_names)
@@ -140,6 +187,13 @@ def _mismatches(policy: TrainedPolicy, config: Config) -> list[str]:
         known = interface.modality.video
         hint = did_you_mean(strange[0], known)
         faults.append(f"it looks at camera {strange[0]!r}, dataset.cameras gives {', '.join(known)}{hint}")
+    if not faults:
+        ours = interface.modality_for(policy.cameras, policy.architecture.horizon)
+        faults += [
+            f"{key} of its manifest is {getattr(modality, key)}, it gives and takes {getattr(ours, key)}"
+            for key in ("video", "state", "action", "horizon")
+            if getattr(modality, key) != getattr(ours, key)
+        ]
     return faults
 
 

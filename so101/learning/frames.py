@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,13 +63,18 @@ def open_frames(
     what = json.dumps([dataset.folder_fingerprint, pictures.model_dump(mode="json"), list(dataset.cameras)])
     folder = Path(root) / hashlib.sha256(what.encode()).hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
-    rows, size = _rows(dataset, pictures.stride), cached_size(pictures)
-    for camera in dataset.cameras:
-        _allocate(folder / f"{camera}.u8", rows[-1].stop * size[0] * size[1] * 3)
+    rows, frame_bytes = _rows(dataset, pictures.stride), int(np.prod(cached_size(pictures))) * 3
     done = folder / "done"
     done.mkdir(exist_ok=True)
+    files = [folder / f"{camera}.u8" for camera in dataset.cameras]
+    there = min(path.stat().st_size if path.exists() else 0 for path in files)
+    for e in range(len(rows)):  # of a file that somebody removed or cut off
+        if rows[e].stop * frame_bytes > there:
+            (done / f"{e}.json").unlink(missing_ok=True)
     missing = [e for e in range(len(dataset.states)) if not (done / f"{e}.json").exists()]
     if missing:
+        for path in files:
+            _allocate(path, rows[-1].stop * frame_bytes)
         reporter.start("decode", len(rows), len(rows) - len(missing), unit="episodes")
         jobs = (_Job(folder, dataset, pictures, rows[e], e) for e in missing)
         for episode in map_unordered(_decode, jobs, workers=workers):
@@ -83,9 +90,27 @@ def _rows(dataset: Dataset, stride: int) -> list[slice]:
 
 
 def _allocate(path: Path, num_bytes: int) -> None:
-    if not path.exists() or path.stat().st_size < num_bytes:
-        with open(path, "ab") as file:
-            file.truncate(num_bytes)
+    """Give the file its size and its place on the disk: writing into a mapped file that the disk has no room for would
+    end the process.
+
+    Raises:
+        DataError: there is no room.
+    """
+    with open(path, "ab") as file:
+        try:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, num_bytes)
+            elif os.fstat(file.fileno()).st_size < num_bytes:
+                file.truncate(num_bytes)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise
+            free = shutil.disk_usage(path.parent).free
+            raise DataError(
+                f"{path}: the pictures need {num_bytes / 1e6:.0f} MB, {free / 1e6:.0f} MB are free; make room, learn "
+                "from fewer --episodes, raise training.embedded.pictures.stride, or name another folder with "
+                "deploy.server.models_dir"
+            ) from None
 
 
 class _Job:

@@ -54,7 +54,10 @@ class Normalisation:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Normalisation:
         kinds = {"relative": bool}
-        return cls(**{name: np.array(value, kinds.get(name, np.float32)) for name, value in values.items()})
+        arrays = {name: np.array(value, kinds.get(name, np.float32)) for name, value in values.items()}
+        if not arrays["points"].size:  # JSON has no shape for it
+            arrays["points"] = np.zeros((2, 0, 3), np.float32)
+        return cls(**arrays)
 
 
 def chunk_rows(actions: np.ndarray, rows: np.ndarray, horizon: int) -> np.ndarray:

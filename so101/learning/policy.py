@@ -27,7 +27,7 @@ class ChunkPolicy:
     """
 
     def __init__(self, config: Config, checkpoint: Checkpoint) -> None:
-        self._trained, self._network = load_policy(checkpoint.folder, config)
+        self._trained, self._network = load_policy(checkpoint, config)
         self._device = to_device(self._network, config.training.embedded.device)
         self._acting = config.training.embedded.acting
         self._interface = PolicyInterface(config)

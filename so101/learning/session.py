@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from so101.config import Config
@@ -14,6 +12,7 @@ from so101.datasets.merge import read_sources
 from so101.errors import DataError
 from so101.learning.dataset import Dataset, read_dataset
 from so101.pipeline.progress import Reporter
+from so101.pipeline.session import lock_folder
 
 
 def train_embedded(
@@ -35,7 +34,8 @@ def train_embedded(
         begin_with: role of a trained policy whose weights are begun with.
 
     Raises:
-        DataError: the dataset cannot be learned from, the role is another training's or in use.
+        DataError: the dataset cannot be learned from, the role is another training's.
+        RunFolderError: the role is in use.
         PolicyError: no such device.
     """
     import torch
@@ -51,21 +51,25 @@ def train_embedded(
     models = Path(config.deploy.server.models_dir)
     target = models / role
     settings = config.training.embedded
-    with _locked(target):
-        if fresh:
-            shutil.rmtree(target / "training", ignore_errors=True)
-        dataset = read_dataset(folder, config)
-        if episodes is not None:
-            dataset = dataset.first(episodes)
+    if begin_with == role:
+        raise DataError(f"--from {role}: is the role that is trained; give what comes out another name with --role")
+    dataset = read_dataset(folder, config)
+    if episodes is not None:
+        dataset = dataset.first(episodes)
+    weights = episode_weights(config, dataset)
+    first = None if begin_with is None else load_policy(find_checkpoint(models, begin_with), config)
+    with lock_folder(_RoleFolder(target), "--role"):
         frames = open_frames(models / ".frames", dataset, settings.pictures, workers=workers, reporter=reporter)
         torch.set_num_threads(workers)
-        first = None
-        if begin_with is not None:
-            first = load_policy(find_checkpoint(models, begin_with).folder, config)
-        trainer = Trainer(config, dataset, frames, target, episode_weights(config, dataset), first)
+        if fresh:
+            shutil.rmtree(target / "training", ignore_errors=True)
+        trainer = Trainer(config, dataset, frames, target, weights, first)
         begun = trainer.step
         if begun == settings.max_steps:
-            return f"{target} is trained: {begun} steps (begin anew with --fresh)"
+            again = "" if trainer.is_saved() else "; its policy was not whole and is written again"
+            if again:
+                trainer.save(target, trainer.figures)
+            return f"{target} is trained: {begun} steps (begin anew with --fresh){again}"
         params = {"role": role, "dataset": str(folder), "episodes": len(dataset.states), **_flat(trainer.identity)}
         began = clock()
         with tracked_run(config, kind="train", name=role, params=params, resume_id=trainer.run_id) as run:
@@ -96,15 +100,12 @@ def _flat(values: dict, at: str = "") -> dict[str, object]:
     return flat
 
 
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+@dataclass(frozen=True)
+class _RoleFolder:
     """One training a role."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise DataError(f"{folder}: another training is at work on it (process id in {folder / '.lock'})") from None
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
+
+    root: Path
+
+    @property
+    def lock(self) -> Path:
+        return self.root / ".lock"

@@ -22,12 +22,14 @@ from so101.datasets.lerobot_v21 import dataset_units
 from so101.errors import DataError
 from so101.files import remove_temporaries, write_atomic, write_text
 from so101.learning.batches import Batch, Samples, batches
-from so101.learning.checkpoint import TrainedPolicy, save_policy, to_device
+from so101.learning.checkpoint import POLICY, TrainedPolicy, save_policy, to_device
 from so101.learning.dataset import Dataset
 from so101.learning.frames import FrameCache
 from so101.learning.model import Architecture, ChunkNetwork, point_loss
 from so101.learning.normalisation import Normalisation, fit_normalisation
 from so101.pipeline.progress import Reporter
+from so101.policies.base import PolicyError
+from so101.policies.checkpoint import find_checkpoint
 from so101.policies.interface import PolicyInterface
 from so101.tracking import NullRun
 
@@ -54,6 +56,7 @@ class Trainer:
     weights: dict[int, float] | None = None
     begin_with: tuple[TrainedPolicy, ChunkNetwork] | None = None
     step: int = field(default=0, init=False)
+    figures: dict[str, float] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         settings = self.settings = self.config.training.embedded
@@ -115,7 +118,7 @@ class Trainer:
         """Train to the end; the last figures. `clock` gives s, as `time.monotonic`."""
         settings = self.settings
         reporter.start("train", settings.max_steps, self.step, unit="steps")
-        saved, sums, count, last = clock(), {}, 0, {}
+        saved, sums, count, last = clock(), {}, 0, self.figures
         self.network.train()
         for batch in batches(self.samples, self.step, settings.max_steps):
             figures = self._learn(batch)
@@ -133,6 +136,7 @@ class Trainer:
                         "training.embedded.optimizer.learning_rate, or look at the data with "
                         f"`./twin dataset --check {self.dataset.folder}`"
                     )
+                self.figures = last
                 run.log(last, step=self.step)
                 self._log(last)
                 reporter.advance(count, note=f"loss {last['loss']:.4f}")
@@ -171,6 +175,15 @@ class Trainer:
         )
         modality = interface.modality_for(self.dataset.cameras, self.config.training.action_horizon)
         save_policy(folder, self.config.task.name, modality, policy, self.average)
+
+    def is_saved(self) -> bool:
+        """Whether `folder` holds the policy of these very weights, whole."""
+        try:
+            folder = find_checkpoint(self.folder.parent, self.folder.name).folder
+            told = json.loads((folder / POLICY).read_text(encoding="utf-8"))["training"]["weights_digest"]
+        except (PolicyError, OSError, ValueError, KeyError, TypeError):
+            return False
+        return told == _digest(self.average)
 
     # one step
 
@@ -255,7 +268,7 @@ class Trainer:
         names = {id(p): name for name, p in self.network.named_parameters()}
         for parameter, state in self.optimizer.state.items():
             tensors |= {f"optimizer.{key}.{names[id(parameter)]}": value for key, value in state.items()}
-        facts = {"step": self.step, "identity": self.identity, "run_id": run_id}
+        facts = {"step": self.step, "identity": self.identity, "run_id": run_id, "figures": self.figures}
         data = save({k: v.detach().contiguous().cpu() for k, v in tensors.items()}, {"training": json.dumps(facts)})
         write_atomic(self.own / STATE, lambda file: file.write(data))
 
@@ -272,8 +285,19 @@ class Trainer:
                 f"{self.folder}: holds a training of something else ({changed}); set it as it was, train under another "
                 "--role, or begin anew with --fresh"
             )
+        try:
+            self._take_over(path)
+        except Exception as error:  # of safetensors and PyTorch: tensors that are missing, cut off or of other shapes
+            raise DataError(f"{path}: not the state of this training ({error}); begin anew with --fresh") from None
+        self.step, self.figures = facts["step"], facts.get("figures", {})
+        _cut_log(self.own / LOG, self.step)
+
+    def _take_over(self, path: Path) -> None:
         with safe_open(path, "pt", device=str(self.device)) as file:
             read = {name: file.get_tensor(name) for name in file.keys()}
+        for name, value in read.items():
+            if not torch.isfinite(value).all():
+                raise ValueError(f"{name} holds numbers that are not finite")
         for prefix, network in (("network", self.network), ("average", self.average)):
             part = {k.removeprefix(f"{prefix}."): v for k, v in read.items() if k.startswith(f"{prefix}.")}
             network.load_state_dict(part)
@@ -284,8 +308,6 @@ class Trainer:
             for key in ("exp_avg", "exp_avg_sq"):  # in the memory layout of the parameter, which the optimiser expects
                 state[key] = torch.empty_like(parameter).copy_(state[key])
             self.optimizer.state[parameter] = {**state, "step": state["step"].cpu()}
-        self.step = facts["step"]
-        _cut_log(self.own / LOG, self.step)
 
 
 def split_episodes(episodes: int, share: float) -> tuple[list[int], list[int]]:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
+import os
 import shutil
 import time
+from types import SimpleNamespace
 
 import av
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from so101.config import load_config
-from so101.errors import DataError
+from so101.errors import DataError, RunFolderError, So101Error
 from so101.learning.batches import Samples, batches
 from so101.learning.checkpoint import load_policy
 from so101.learning.dataset import read_dataset
@@ -22,8 +28,10 @@ from so101.learning.normalisation import fit_normalisation
 from so101.learning.session import train_embedded
 from so101.learning.train import Trainer, read_state
 from so101.pipeline.progress import SilentReporter
+from so101.pipeline.session import lock_folder
 from so101.policies import make_policy
 from so101.policies.base import PolicyError, PolicyOptions
+from so101.policies.checkpoint import find_checkpoint
 from so101.tracking import NullRun
 
 from .conftest import LENGTHS, SMALL
@@ -107,6 +115,25 @@ def test_frames_that_are_there_are_not_decoded_again(small_config, data, tmp_pat
     (done / "2.json").unlink()  # as if it had been killed there
     open_frames(tmp_path, data, pictures, workers=1, reporter=Counting())
     assert Counting.count == len(LENGTHS) + 1
+
+
+def test_a_cache_that_was_cut_off_is_decoded_again(small_config, data, tmp_path):
+    pictures = small_config.training.embedded.pictures
+    before = open_frames(tmp_path, data, pictures, workers=1, reporter=SilentReporter())
+    kept = before.frames["front"].copy()
+    file = next(tmp_path.glob("*/front.u8"))
+    os.truncate(file, file.stat().st_size // 2)
+    again = open_frames(tmp_path, data, pictures, workers=1, reporter=SilentReporter())
+    np.testing.assert_array_equal(again.frames["front"], kept)
+
+
+def test_a_disk_without_room_for_the_pictures_is_told(small_config, data, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    with pytest.raises(DataError, match="the pictures need .* MB are free; make room"):
+        open_frames(tmp_path, data, small_config.training.embedded.pictures, workers=1, reporter=SilentReporter())
 
 
 def test_a_video_that_is_short_is_named(small_config, small_run, tmp_path):
@@ -221,9 +248,31 @@ def test_a_damaged_state_is_named(small_config, data, frames, tmp_path):
         read_state(tmp_path)
 
 
+def changed_state(folder, change):
+    path = folder / "training/state.safetensors"
+    with safe_open(path, "pt") as file:
+        tensors, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
+    change(tensors)
+    save_file(tensors, path, metadata)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda tensors: tensors.pop("network.trunk.0.weight"), "trunk.0.weight"),
+        (lambda tensors: tensors["average.trunk.0.bias"].fill_(torch.nan), "not finite"),
+    ],
+)
+def test_a_state_with_wrong_tensors_is_named(small_config, data, frames, tmp_path, change, text):
+    trained(small_config, data, frames, tmp_path)
+    changed_state(tmp_path, change)
+    with pytest.raises(DataError, match=f"(?s)not the state of this training.*{text}.*--fresh"):
+        trained(small_config, data, frames, tmp_path)
+
+
 def test_a_training_may_begin_with_another_policy(small_config, data, frames, tmp_path):
     first = trained(small_config, data.first(2), frames, tmp_path / "first")
-    begun = load_policy(tmp_path / "first", small_config)
+    begun = load_policy(find_checkpoint(tmp_path, "first"), small_config)
     trainer = Trainer(small_config, data, frames, tmp_path / "second", begin_with=begun)
     for key, value in first.average.state_dict().items():
         torch.testing.assert_close(trainer.network.state_dict()[key], value, rtol=0, atol=0)
@@ -235,7 +284,7 @@ def test_a_training_may_begin_with_another_policy(small_config, data, frames, tm
 
 def test_a_policy_of_another_shape_cannot_be_begun_with(small_config, data, frames, tmp_path):
     trained(small_config, data, frames, tmp_path / "first")
-    begun = load_policy(tmp_path / "first", small_config)
+    begun = load_policy(find_checkpoint(tmp_path, "first"), small_config)
     wider = SMALL + ["training.embedded.model={head: flow, channels: [8, 8, 8], width: 48, blocks: 1, dropout: 0.0, "
                      "flow_samples: 2}"]  # fmt: skip
     with pytest.raises(DataError, match="of another shape .width: 32, here 48"):
@@ -344,6 +393,53 @@ def test_weights_that_were_changed_are_not_loaded(models, tmp_path):
         served(copy)
 
 
+def rewrite(models, copy, change):
+    """A copy of the models whose policy.json is changed, and the manifest with it."""
+    shutil.copytree(models, copy)
+    path, manifest = copy / "policy/policy.json", copy / "policy/manifest.json"
+    values = json.loads(path.read_text())
+    change(values)
+    path.write_text(json.dumps(values))
+    told = json.loads(manifest.read_text())
+    told["files"]["policy.json"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    manifest.write_text(json.dumps(told))
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda v: v["architecture"].update(channels=[10**9, 8, 8]), "architecture.channels.0 is 1000000000"),
+        (lambda v: v["architecture"].update(width=4096), "weights.safetensors: is not what policy.json describes"),
+        (lambda v: v["architecture"].update(blocks=10**9), "architecture.blocks is 1000000000"),
+        (lambda v: v["architecture"].update(joints=-6), "architecture.joints is -6"),
+        (lambda v: v["architecture"].update(horizon=17), "normalisation.chunk has shape"),
+        (lambda v: v["pictures"].update(width_px=10**6), "pictures.width_px is 1000000"),
+        (lambda v: v.update(cameras=[*v["cameras"], "top"]), "architecture.cameras is 2, but cameras names 3"),
+        (lambda v: v["normalisation"].update(low=[float("nan")] * 6), "normalisation.low.0 is nan"),
+        (lambda v: v["units"].pop("offset"), "units.offset' is missing"),
+        (lambda v: v.update(control_hz="fast"), "control_hz is 'fast'"),
+        (lambda v: v.update(format=2), "format 2; this program reads 1"),
+    ],
+)
+def test_a_policy_file_changed_by_hand_says_what_is_wrong(models, tmp_path, change, text):
+    with pytest.raises(PolicyError, match=text):
+        served(rewrite(models, tmp_path / "models", change))
+
+
+def test_weights_that_are_no_numbers_are_named(models, tmp_path):
+    copy = rewrite(models, tmp_path / "models", lambda values: None)
+    path, manifest = copy / "policy/weights.safetensors", copy / "policy/manifest.json"
+    weights = load_file(path)
+    weights["trunk.0.bias"][0] = torch.nan
+    save_file(weights, path)
+    told = json.loads(manifest.read_text())
+    told["files"]["weights.safetensors"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    manifest.write_text(json.dumps(told))
+    with pytest.raises(PolicyError, match="trunk.0.bias holds numbers that are not finite"):
+        served(copy)
+
+
 def test_the_same_command_again_finds_it_trained(small_run, models):
     config = load_config(overrides=[*SMALL, f"deploy.server.models_dir={models}"])
     said = train_embedded(
@@ -351,6 +447,48 @@ def test_the_same_command_again_finds_it_trained(small_run, models):
         clock=time.monotonic,
     )  # fmt: skip
     assert "is trained: 8 steps" in said
+
+
+def train_in(models, small_run, *, dataset=None, **options):
+    config = load_config(overrides=[*SMALL, f"deploy.server.models_dir={models}"])
+    options = {"role": "policy", "episodes": 3, "fresh": False, **options}
+    return train_embedded(
+        config, dataset or small_run.dataset, workers=1, reporter=SilentReporter(), clock=time.monotonic, **options
+    )
+
+
+def test_a_policy_that_was_not_written_after_the_last_step_is_written(small_run, models, tmp_path):
+    """Killed between the last state and the policy, or with the policy of an earlier training still there."""
+    copy = tmp_path / "models"
+    shutil.copytree(models, copy)
+    told = (copy / "policy/policy.json").read_bytes()
+    (copy / "policy/manifest.json").unlink()
+    assert "its policy was not whole and is written again" in train_in(copy, small_run)
+    assert (copy / "policy/policy.json").read_bytes() == told and served(copy)
+    assert train_in(copy, small_run).endswith("(begin anew with --fresh)")
+
+
+@pytest.mark.parametrize("options", [{"dataset": "absent"}, {"episodes": 99}, {"begin_with": "absent"}])
+def test_fresh_forgets_nothing_before_the_rest_is_known_to_be_right(small_run, models, tmp_path, options):
+    with pytest.raises(So101Error):
+        train_in(models, small_run, **{"fresh": True, **options})
+    assert (models / "policy/training/state.safetensors").is_file()
+    with pytest.raises(So101Error):
+        train_in(models, small_run, **{"role": "typo", **options})
+    assert not (models / "typo").exists()
+
+
+def test_a_role_cannot_begin_with_itself(small_run, models):
+    with pytest.raises(DataError, match="--from policy: is the role that is trained"):
+        train_in(models, small_run, begin_with="policy")
+
+
+def test_a_role_in_use_names_the_process(small_run, models):
+    folder = SimpleNamespace(root=models / "policy", lock=models / "policy/.lock")
+    with lock_folder(folder):
+        for _ in range(2):
+            with pytest.raises(RunFolderError, match=f"(?s)process {os.getpid()}.*--role"):
+                train_in(models, small_run)
 
 
 def test_more_episodes_than_there_are_cannot_be_learned_from(small_config, data):
