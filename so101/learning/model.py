@@ -57,13 +57,19 @@ class ChunkNetwork(nn.Module):
             nn.Linear(features, shape.width), nn.LayerNorm(shape.width), nn.SiLU(), nn.Dropout(shape.dropout),
             ResidualBlock(shape.width, shape.dropout),
         )  # fmt: skip
-        self.points = nn.Linear(shape.width, shape.points * 3)
+        self.points = nn.Linear(shape.width, shape.points * 3) if shape.points else None
         self.head = (FlowHead if shape.head == "flow" else RegressionHead)(shape)
 
     def encode(self, pictures: Tensor, joints: Tensor, task: Tensor) -> Tensor:
         """(C, B, 3, height, width), (B, D), (B,) int -> (B, width)."""
         seen = [encoder(picture) for encoder, picture in zip(self.encoders, pictures, strict=True)]
         return self.trunk(torch.cat([*seen, joints, self.task(task)], dim=1))
+
+    def tell_points(self, encoded: Tensor) -> Tensor:
+        """(B, width) -> (B, P, 3), where the object points are."""
+        if self.points is None:
+            return encoded.new_zeros(len(encoded), 0, 3)
+        return self.points(encoded).unflatten(1, (-1, 3))
 
     def act(self, pictures: Tensor, joints: Tensor, task: Tensor, steps: int, noise: Tensor) -> Tensor:
         """A chunk (B, H, D). `steps` and `noise` (B, H, D), what it begins at, are for flow matching."""
@@ -171,8 +177,8 @@ def _waves(t: Tensor) -> Tensor:
 
 
 def point_loss(told: Tensor, points: Tensor) -> Tensor:
-    """Mean absolute error over the object points that are known; `told` (B, P * 3), `points` (B, P, 3) with nan where
-    nobody knows. 0 when none is."""
+    """Mean absolute error over the object points that are known; both (B, P, 3), `points` with nan where nobody knows.
+    0 when none is."""
     known = ~points.isnan()
-    error = F.l1_loss(told.view_as(points)[known], points[known], reduction="sum")
+    error = F.l1_loss(told[known], points[known], reduction="sum")
     return error / known.sum().clamp(min=1)

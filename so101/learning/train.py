@@ -68,7 +68,8 @@ class Trainer:
         if self.begin_with is None:
             self.normalisation = _normalisation(self.config, self.dataset, learned, horizon)
         else:
-            self.normalisation = _widened(self.begin_with[0].normalisation, self.dataset.actions)
+            own = _normalisation(self.config, self.dataset, learned, horizon)
+            self.normalisation = _widened(self.begin_with[0].normalisation, own)
         make = (self.dataset, self.frames, self.normalisation, settings, horizon)
         self.samples = Samples(*make, learned, self.weights)
         self.held_out = Samples(*make, checked) if checked else None
@@ -88,7 +89,7 @@ class Trainer:
         self.network, self.average = ChunkNetwork(self.architecture), ChunkNetwork(self.architecture)
         if self.begin_with is not None:
             _check_same_shape(self, *self.begin_with)
-            self.network.load_state_dict(self.begin_with[1].state_dict())
+            self.network.load_state_dict(_fitting(self.begin_with[1].state_dict(), self.network.state_dict()))
         self.device = to_device(self.network, settings.device)
         self.average.to(self.device).load_state_dict(self.network.state_dict())
         self.network.to(memory_format=torch.channels_last)
@@ -208,7 +209,7 @@ class Trainer:
         move = lambda array: torch.from_numpy(array).to(self.device)  # noqa: E731
         encoded = network.encode(pictures, move(batch.joints), move(batch.task))
         chunk = network.head.losses(encoded, move(batch.chunk), self.settings.model.flow_samples, generator).mean()
-        return {"chunk_loss": chunk, "object_loss": point_loss(network.points(encoded), move(batch.points))}
+        return {"chunk_loss": chunk, "object_loss": point_loss(network.tell_points(encoded), move(batch.points))}
 
     def _pictures(self, batch: Batch, generator: torch.Generator, noise: float) -> Tensor:
         """(C, B, 3, height, width), channels last in memory."""
@@ -357,10 +358,15 @@ def _check_same_shape(trainer: Trainer, policy: TrainedPolicy, network: ChunkNet
     faults += [
         f"{key}: {theirs[key]}, here {value}"
         for key, value in trainer.architecture.to_json().items()
-        if theirs[key] != value
+        if theirs[key] != value and key != "points"
     ]
     if faults:
         raise DataError(f"the policy to begin with is of another shape ({'; '.join(faults)}); set these as they were")
+
+
+def _fitting(weights: dict[str, Tensor], own: dict[str, Tensor]) -> dict[str, Tensor]:
+    """`own`, as far as they fit replaced by `weights`: where other objects are is learned anew."""
+    return {k: weights[k] if k in weights and weights[k].shape == v.shape else v for k, v in own.items()}
 
 
 def _changed(before: dict[str, Any], now: dict[str, Any], at: str = "") -> str:
@@ -375,14 +381,11 @@ def _changed(before: dict[str, Any], now: dict[str, Any], at: str = "") -> str:
     return ""
 
 
-def _widened(normalisation: Normalisation, actions: Sequence[np.ndarray]) -> Normalisation:
-    """The same scales, with room for what is done in `actions`."""
-    low, high = np.min([a.min(0) for a in actions], axis=0), np.max([a.max(0) for a in actions], axis=0)
-    return replace(
-        normalisation,
-        low=np.minimum(normalisation.low, low).astype(np.float32),
-        high=np.maximum(normalisation.high, high).astype(np.float32),
-    )
+def _widened(begun: Normalisation, own: Normalisation) -> Normalisation:
+    """The scales that the weights are used to, with room for what this dataset does, and its own objects where it has
+    others."""
+    points = begun.points if begun.points.shape == own.points.shape else own.points
+    return replace(begun, low=np.minimum(begun.low, own.low), high=np.maximum(begun.high, own.high), points=points)
 
 
 def _normalisation(config: Config, dataset: Dataset, episodes: Sequence[int], horizon: int) -> Normalisation:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import hashlib
 import json
@@ -278,8 +279,23 @@ def test_a_training_may_begin_with_another_policy(small_config, data, frames, tm
         torch.testing.assert_close(trainer.network.state_dict()[key], value, rtol=0, atol=0)
     normal, before = trainer.normalisation, first.normalisation
     np.testing.assert_array_equal(normal.chunk, before.chunk)  # the weights mean what they meant
-    np.testing.assert_allclose(normal.high, np.max([a.max(0) for a in data.actions], axis=0))  # and may go farther
+    learned = [actions for e, actions in enumerate(data.actions) if e != 2]
+    np.testing.assert_allclose(normal.high, np.max([a.max(0) for a in learned], axis=0))  # and may go farther
     assert (normal.high > before.high).any()
+
+
+def test_a_training_on_a_real_arm_begins_with_one_that_knew_its_objects(small_config, data, frames, tmp_path):
+    """Nobody knows where the objects of a real arm are."""
+    first = trained(small_config, data, frames, tmp_path / "first")
+    begun = load_policy(find_checkpoint(tmp_path, "first"), small_config)
+    unknown = dataclasses.replace(data, points=[p[:, :0] for p in data.points], point_objects=())
+    trainer = Trainer(small_config, unknown, frames, tmp_path / "second", begin_with=begun)
+    for key, value in first.average.state_dict().items():
+        if not key.startswith("points."):
+            torch.testing.assert_close(trainer.network.state_dict()[key], value, rtol=0, atol=0)
+    assert trainer.normalisation.points.shape == (2, 0, 3)
+    trainer.run(SilentReporter(), NullRun(), time.monotonic)
+    assert find_checkpoint(tmp_path, "second")
 
 
 def test_a_policy_of_another_shape_cannot_be_begun_with(small_config, data, frames, tmp_path):
