@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -52,6 +53,26 @@ def encode_video(path: Path, frames: np.ndarray, fps: int, **options: str) -> No
         for i, image in enumerate(frames):
             frame = av.VideoFrame.from_ndarray(image, format="rgb24")
             frame.pts, frame.time_base = i, Fraction(1, fps)
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+
+
+def encode_av1(path: Path, frames: np.ndarray, **options: str) -> None:
+    """AV1 as LeRobot records, in a process of its own: SVT-AV1 makes the thread that calls it a real-time one when it
+    may, and with that every process started later from there, which then starve the machine."""
+    process = multiprocessing.get_context("spawn").Process(target=_encode_av1, args=(str(path), frames, options))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
+def _encode_av1(path: str, frames: np.ndarray, options: dict[str, str]) -> None:
+    with av.open(path, "w") as container:
+        stream = container.add_stream("libsvtav1", rate=30, options=options)
+        stream.height, stream.width, stream.pix_fmt = frames.shape[1], frames.shape[2], "yuv420p"
+        for number, image in enumerate(frames):
+            frame = av.VideoFrame.from_ndarray(image, format="rgb24")
+            frame.pts, frame.time_base = number, Fraction(1, 30)
             container.mux(stream.encode(frame))
         container.mux(stream.encode(None))
 

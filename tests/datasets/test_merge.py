@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from fractions import Fraction
 
 import av
 import numpy as np
@@ -21,7 +20,7 @@ from so101.datasets.videos import probe_video
 from so101.errors import ConfigError, DataError
 
 from .merging import copy_of, frames, frames_of, make_source, merge, rewrite_column, rewrite_info, small_config
-from .synthetic import encode_video, make_frames
+from .synthetic import encode_av1, encode_video, make_frames
 
 KEYS = ("action", "observation.state")
 VIDEOS = ("observation.images.wrist", "observation.images.front")
@@ -308,24 +307,12 @@ def test_videos_of_b_frames_survive_v30(config, sim, tmp_path):
     same(read_source(other), read_source(tmp_path / "v2"))
 
 
-def encode_av1(path, frames):
-    """As LeRobot records."""
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream("libsvtav1", rate=30, options={"g": "2", "crf": "30"})
-        stream.height, stream.width, stream.pix_fmt = frames.shape[1], frames.shape[2], "yuv420p"
-        for number, image in enumerate(frames):
-            frame = av.VideoFrame.from_ndarray(image, format="rgb24")
-            frame.pts, frame.time_base = number, Fraction(1, 30)
-            container.mux(stream.encode(frame))
-        container.mux(stream.encode(None))
-
-
 @pytest.mark.skipif("libsvtav1" not in av.codecs_available, reason="this FFmpeg has no AV1 encoder")
 def test_av1_moves_without_loss_and_becomes_h264_beside_h264_or_when_told(config, sim, real, tmp_path):
     other = shutil.copytree(real, tmp_path / "real")
     for path in other.glob("videos/*/*/*.mp4"):
         length = probe_video(path).num_frames
-        encode_av1(path, make_frames(length, (96, 128), length))
+        encode_av1(path, make_frames(length, (96, 128), length), g="2", crf="30")
     merge(config, tmp_path / "v3", other, format="v3.0")
     assert merge(config, tmp_path / "v2", tmp_path / "v3").summary["videos"] == {"copy": 4}
     same(read_source(other), read_source(tmp_path / "v2"))
