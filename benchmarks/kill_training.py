@@ -1,9 +1,8 @@
 """kill -9 of a training, again and again: does it end where one ends that nobody touched?
 
 The same small training is run twice through `./twin train`: once undisturbed, once killed `--kills` times after a
-random time and started again. (The last loss is a mean over the steps since the last start, so it may differ a little; the
-weights may not.) Its state is saved every `--save-minutes`. Then the weights and the last losses of both
-are compared.
+random time and started again. Its state is saved every `--save-minutes`. Then the weights and the last losses of both
+are compared. The last loss is a mean over the steps since the last start, so it may differ a little; weights may not.
 
     .venv/bin/python benchmarks/kill_training.py --dataset runs/default/dataset
     .venv/bin/python benchmarks/kill_training.py --dataset runs/default/dataset --kills 3 --steps 300 --json kills.json
