@@ -106,7 +106,15 @@ def test_killed_workers_and_a_replaced_broker_leave_the_same_files(whole, tmp_pa
         def replace_broker():
             nonlocal broker
             broker.close()
-            broker = Broker(config).start()
+            deadline = time.monotonic() + 10
+            while True:  # ZeroMQ gives the address back some time after the socket was closed
+                try:
+                    broker = Broker(config).start()
+                    return
+                except OSError:
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.05)
 
         deeds = {3: lambda: os.kill(workers[0].pid, signal.SIGKILL), 7: replace_broker}
         result = generate(config, run, Disturb(deeds), 1)
