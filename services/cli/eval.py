@@ -23,6 +23,14 @@ _FOLDER = Path("runs/eval")
 _ONE_AT_A_TIME = ("replay", "expert")  # they serve one episode to all who ask
 
 
+SeedOption = Annotated[
+    int | None,
+    typer.Option(min=0, help="Of the first placement.", show_default="deploy.evaluation: 1000000, held out"),
+]
+WorkersOption = Annotated[int | None, typer.Option(min=1, help="Worker processes.", show_default="all CPUs")]
+FreshOption = Annotated[bool, typer.Option("--fresh", help="First remove the episodes that are in the folder.")]
+
+
 @with_options(Settings)
 def evaluate(
     settings: Settings,
@@ -32,11 +40,8 @@ def evaluate(
         typer.Option(help="embedded: folder of the model in models/.", show_default="deploy.server.role"),
     ] = None,
     episodes: Annotated[int | None, typer.Option(min=1, show_default="deploy.evaluation: 200")] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(min=0, help="Of the first placement.", show_default="deploy.evaluation: 1000000, held out"),
-    ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Worker processes.", show_default="all CPUs")] = None,
+    seed: SeedOption = None,
+    workers: WorkersOption = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where the files go.", show_default="runs/eval/NAME")
     ] = None,
@@ -48,7 +53,7 @@ def evaluate(
     reference: Annotated[
         Path | None, typer.Option(metavar="PATH", help="Demos the metrics compare with: a run, a dataset, a folder.")
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="First remove the episodes that are in the folder.")] = False,
+    fresh: FreshOption = False,
 ) -> None:
     """Try a policy on held-out placements, through the policy server; the same command goes on after a kill."""
     from services.evaluation.run import run_evaluation

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from services.cli.eval import placements
+from services.cli.eval import FreshOption, SeedOption, WorkersOption, placements
 from so101.cli.options import Settings, default_workers, with_options
 from so101.cli.progress import make_reporter
 from so101.errors import ConfigError
@@ -36,15 +36,12 @@ def transfer(
     episodes: Annotated[
         int | None, typer.Option(min=1, help="Of a policy and strength.", show_default="deploy.transfer: 50")
     ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(min=0, help="Of the first placement.", show_default="deploy.evaluation: 1000000, held out"),
-    ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Worker processes.", show_default="all CPUs")] = None,
+    seed: SeedOption = None,
+    workers: WorkersOption = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where the files go.", show_default="runs/transfer/NAME")
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="First remove the episodes that are in the folder.")] = False,
+    fresh: FreshOption = False,
 ) -> None:
     """Try policies on arms that are not quite the twin; success against how far off they are. Can be continued."""
     from services.evaluation.transfer import Candidate, lines, run_transfer

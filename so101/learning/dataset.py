@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from so101.config import Config
+from so101.datasets.lerobot_files import fill_path
 from so101.datasets.lerobot_v21 import OBJECTS, dataset_units
 from so101.datasets.recordings import read_recording
 from so101.datasets.validate import MARKER
@@ -144,9 +145,8 @@ def _check_units(folder: Path, config: Config) -> None:
 
 def _video(folder: Path, info: dict[str, Any], episode: int, camera: str) -> Path:
     chunk = episode // int(info["chunks_size"])
-    path = folder / str(info["video_path"]).format(
-        episode_chunk=chunk, episode_index=episode, video_key=f"{_VIDEO_PREFIX}{camera}"
-    )
+    places = {"episode_chunk": chunk, "episode_index": episode, "video_key": f"{_VIDEO_PREFIX}{camera}"}
+    path = folder / fill_path(info["video_path"], folder, "video_path", **places)
     if not path.is_file():
         raise DataError(f"{path}: the video is missing; `./twin dataset --check {folder}` says what else is")
     return path

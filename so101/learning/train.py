@@ -18,7 +18,6 @@ from safetensors.torch import save
 from torch import Tensor
 
 from so101.config import Config
-from so101.datasets.lerobot_v21 import dataset_units
 from so101.errors import DataError
 from so101.files import remove_temporaries, write_atomic, write_text
 from so101.learning.batches import Batch, Samples, batches
@@ -65,11 +64,9 @@ class Trainer:
         self.own.mkdir(parents=True, exist_ok=True)
         remove_temporaries(self.own)
         learned, checked = split_episodes(len(self.dataset.states), settings.held_out_share)
-        if self.begin_with is None:
-            self.normalisation = _normalisation(self.config, self.dataset, learned, horizon)
-        else:
-            own = _normalisation(self.config, self.dataset, learned, horizon)
-            self.normalisation = _widened(self.begin_with[0].normalisation, own)
+        self.normalisation = _normalisation(self.config, self.dataset, learned, horizon)
+        if self.begin_with is not None:
+            self.normalisation = _widened(self.begin_with[0].normalisation, self.normalisation)
         make = (self.dataset, self.frames, self.normalisation, settings, horizon)
         self.samples = Samples(*make, learned, self.weights)
         self.held_out = Samples(*make, checked) if checked else None
@@ -88,7 +85,7 @@ class Trainer:
         torch.manual_seed(settings.seed)
         self.network, self.average = ChunkNetwork(self.architecture), ChunkNetwork(self.architecture)
         if self.begin_with is not None:
-            _check_same_shape(self, *self.begin_with)
+            _check_same_shape(self, self.begin_with[0])
             self.network.load_state_dict(_fitting(self.begin_with[1].state_dict(), self.network.state_dict()))
         self.device = to_device(self.network, settings.device)
         self.average.to(self.device).load_state_dict(self.network.state_dict())
@@ -154,8 +151,8 @@ class Trainer:
 
     def save(self, folder: Path, figures: dict[str, float]) -> None:
         """The averaged weights as a policy in `folder`."""
-        units = dataset_units(self.config)
         interface = PolicyInterface(self.config)
+        scale, offset = interface.units
         policy = TrainedPolicy(
             architecture=self.architecture,
             normalisation=self.normalisation,
@@ -163,7 +160,7 @@ class Trainer:
             cameras=self.dataset.cameras,
             tasks=self.dataset.tasks,
             joints=tuple(self.config.robot.joint_names),
-            units={"scale_per_rad": units.scale.tolist(), "offset": units.offset.tolist()},
+            units={"scale_per_rad": scale.tolist(), "offset": offset.tolist()},
             control_hz=self.dataset.fps,
             dataset_fingerprint=self.dataset.fingerprint,
             training={
@@ -351,7 +348,7 @@ def _digest(network: ChunkNetwork) -> str:
     return digest.hexdigest()
 
 
-def _check_same_shape(trainer: Trainer, policy: TrainedPolicy, network: ChunkNetwork) -> None:
+def _check_same_shape(trainer: Trainer, policy: TrainedPolicy) -> None:
     ours = {"cameras": trainer.dataset.cameras, "tasks": trainer.dataset.tasks, "pictures": trainer.settings.pictures}
     faults = [f"{k}: {getattr(policy, k)}, here {v}" for k, v in ours.items() if getattr(policy, k) != v]
     theirs = policy.architecture.to_json()
