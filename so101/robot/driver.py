@@ -14,6 +14,7 @@ import numpy as np
 from so101.config import Config
 from so101.robot.arm import FeetechArm
 from so101.robot.base import BusError, RobotState, TorqueLeftOn
+from so101.robot.calibration import ArmCalibration
 from so101.robot.guard import ArmGuard
 from so101.robot.safety import Limited
 
@@ -62,6 +63,11 @@ class ArmDriver:
     def port(self) -> str:
         """Where the servos are, links followed."""
         return os.path.realpath(self._arm.bus.port)
+
+    @property
+    def calibration(self) -> ArmCalibration:
+        """Of the arm that was connected."""
+        return self._arm.calibration
 
     def connect(self) -> None:
         with self._lock:

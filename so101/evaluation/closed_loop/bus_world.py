@@ -22,7 +22,7 @@ from so101.robot.safety import checked
 from so101.robot.virtual import VirtualBus
 from so101.robot.virtual.pseudo_real import NOMINAL, RigDraw
 from so101.robot.virtual.twin_plant import TwinPlant
-from so101.tasks.start import draw_start
+from so101.tasks.start import Start, draw_start
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,10 @@ class BusWorld:
     def reset(self, seed: int) -> None:
         """A new episode: rig, placements and start pose of `seed`. The arm is measured where an attempt begins, which a
         rig with zero errors is not."""
-        start = draw_start(self._config, np.random.default_rng(seed))
+        self.begin(seed, draw_start(self._config, np.random.default_rng(seed)))
+
+    def begin(self, seed: int, start: Start) -> None:
+        """As `reset`, but where the arm and the objects are is given."""
         rig, plant = self._rig_of(seed), self._plant
         self._drop()
         plant.rig = rig
@@ -124,12 +127,28 @@ class BusWorld:
                 self.refusals.append(str(error))
                 log.info("%s", error)
             sent = self.driver.read().goal_rad
+        self.wait()
+        return np.array(sent)
+
+    def wait(self) -> None:
+        """One control period passes; who did not `act` may have commanded the driver before.
+
+        Raises:
+            BusError: as `act`.
+        """
         for number, substeps in enumerate(self._looks):
             if number == 0 or self.driver.read().mode != "following":  # then looks send goals of their own
                 self._deliver()
             self._pass(substeps)
             self._look_at_arm()
-        return np.array(sent)
+
+    def now(self) -> float:
+        """s since the episode began, of the world's time."""
+        return self._now_s
+
+    def joints(self) -> np.ndarray:
+        """(6,) rad: where they really are."""
+        return self._plant.truth().q
 
     def objects(self) -> dict[str, np.ndarray]:
         """Name -> (7,) pose in base: the truth."""
