@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from so101.config.base import Section
+from so101.config.rl import RlConfig
 
 
 class TuneConfig(Section):
@@ -224,3 +225,4 @@ class TrainingConfig(Section):
     mix: MixConfig
     groot: GrootConfig
     embedded: EmbeddedConfig
+    rl: RlConfig
