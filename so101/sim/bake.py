@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import math
 from pathlib import Path
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -28,19 +29,19 @@ VISUAL_GROUP, COLLISION_GROUP = 2, 3
 ARM_BITS = {"contype": 1, "conaffinity": 2}
 PROP_BITS = {"contype": 2, "conaffinity": 3}
 
-_INTEGRATORS = {
+INTEGRATORS = {
     "Euler": mujoco.mjtIntegrator.mjINT_EULER,
     "implicitfast": mujoco.mjtIntegrator.mjINT_IMPLICITFAST,
     "implicit": mujoco.mjtIntegrator.mjINT_IMPLICIT,
     "RK4": mujoco.mjtIntegrator.mjINT_RK4,
 }
-_CONES = {"elliptic": mujoco.mjtCone.mjCONE_ELLIPTIC, "pyramidal": mujoco.mjtCone.mjCONE_PYRAMIDAL}
-_SOLVERS = {
+CONES = {"elliptic": mujoco.mjtCone.mjCONE_ELLIPTIC, "pyramidal": mujoco.mjtCone.mjCONE_PYRAMIDAL}
+SOLVERS = {
     "Newton": mujoco.mjtSolver.mjSOL_NEWTON,
     "CG": mujoco.mjtSolver.mjSOL_CG,
     "PGS": mujoco.mjtSolver.mjSOL_PGS,
 }
-_GEOMS = {
+GEOMS = {
     "box": mujoco.mjtGeom.mjGEOM_BOX,
     "cylinder": mujoco.mjtGeom.mjGEOM_CYLINDER,
     "sphere": mujoco.mjtGeom.mjGEOM_SPHERE,
@@ -67,7 +68,7 @@ def T_world_base(config: Config) -> np.ndarray:
     return make_pose(rotation_about_axis(np.array([0.0, 0.0, 1.0]), robot.base_yaw_rad), robot.base_position_m)
 
 
-def _apply_contact(geom: mujoco.MjsGeom, contact: ContactConfig) -> None:
+def apply_contact(geom: mujoco.MjsGeom, contact: ContactConfig) -> None:
     geom.friction = contact.friction
     geom.solref = contact.solref
     geom.solimp = contact.solimp
@@ -75,7 +76,12 @@ def _apply_contact(geom: mujoco.MjsGeom, contact: ContactConfig) -> None:
     geom.priority = contact.priority
 
 
-def _bake_arm(spec: mujoco.MjSpec, config: Config) -> None:
+def bake_collisions(spec: mujoco.MjSpec, config: Config, jaw_contact: ContactConfig | None = None) -> None:
+    """What of the stock arm collides: hulls of the links, boxes for the jaws; `jaw_contact` instead of robot.yaml's.
+
+    Raises:
+        AttributeError: the model lacks a body that robot.yaml names.
+    """
     robot = config.robot
     for geom in list(spec.geoms):
         if geom.group != COLLISION_GROUP and geom.classname.name != "collision":
@@ -84,13 +90,24 @@ def _bake_arm(spec: mujoco.MjSpec, config: Config) -> None:
             spec.delete(geom)
             continue
         geom.contype, geom.conaffinity = ARM_BITS["contype"], ARM_BITS["conaffinity"]
-        _apply_contact(geom, config.scene.arm_contact)
+        apply_contact(geom, config.scene.arm_contact)
     for box in robot.jaw_boxes:
         geom = spec.body(box.body).add_geom(
             name=box.name, type=mujoco.mjtGeom.mjGEOM_BOX, pos=box.center_m, size=box.half_size_m,
             group=COLLISION_GROUP, mass=0.0, **ARM_BITS,
         )  # fmt: skip
-        _apply_contact(geom, robot.jaw_contact)
+        apply_contact(geom, jaw_contact or robot.jaw_contact)
+    for mesh in spec.meshes:
+        mesh.maxhullvert = robot.max_hull_vertices
+
+
+def bake_servos(spec: mujoco.MjSpec, config: Config) -> None:
+    """The end effector's site, and the servos of robot.yaml.
+
+    Raises:
+        AttributeError: the model lacks a part that robot.yaml names.
+    """
+    robot = config.robot
     spec.body(robot.ee_body).add_site(
         name=EE_SITE, pos=robot.ee_position_m, quat=robot.ee_quat_wxyz, group=COLLISION_GROUP
     )
@@ -111,7 +128,8 @@ def _bake_arm(spec: mujoco.MjSpec, config: Config) -> None:
             actuator.nsample = math.ceil(robot.max_delay_s / config.scene.physics.timestep_s) + 1
 
 
-def _volume(kind: str, size: list[float]) -> float:
+def volume_m3(kind: str, size: list[float]) -> float:
+    """Of a primitive with MuJoCo's sizes."""
     if kind == "box":
         return 8 * size[0] * size[1] * size[2]
     if kind == "sphere":
@@ -127,17 +145,28 @@ def add_prop(spec: mujoco.MjSpec, name: str, prop: PropConfig, T_base_obj: np.nd
     if prop.free:
         joint = body.add_freejoint(name=name)
         joint.damping[0] = prop.rotational_damping_nm_s
-    volume = sum(_volume(geom.type, geom.size_m) for geom in prop.geoms)
+    volume = sum(volume_m3(geom.type, geom.size_m) for geom in prop.geoms)
     for geom in prop.geoms:
         added = body.add_geom(
-            name=f"{name}/{geom.name}", type=_GEOMS[geom.type], size=(list(geom.size_m) + [0.0, 0.0])[:3],
+            name=f"{name}/{geom.name}", type=GEOMS[geom.type], size=(list(geom.size_m) + [0.0, 0.0])[:3],
             pos=geom.position_m, rgba=geom.rgba, group=VISUAL_GROUP,
             **(PROP_BITS if geom.collide else {"contype": 0, "conaffinity": 0}),
         )  # fmt: skip
         if prop.mass_kg is not None:
             added.density = prop.mass_kg / volume
-        _apply_contact(added, prop.contact)
+        apply_contact(added, prop.contact)
     return body
+
+
+def set_options(option: mujoco.MjOption, physics: Any) -> None:
+    """What scene.yaml and a family say alike: timestep_s, integrator, cone, impratio, solver and its limits."""
+    option.timestep = physics.timestep_s
+    option.integrator = INTEGRATORS[physics.integrator]
+    option.cone = CONES[physics.cone]
+    option.impratio = physics.impratio
+    option.solver = SOLVERS[physics.solver]
+    option.iterations, option.ls_iterations = physics.iterations, physics.ls_iterations
+    option.tolerance = physics.tolerance
 
 
 def _keep_commands(spec: mujoco.MjSpec, config: Config) -> None:
@@ -165,26 +194,16 @@ def bake(config: Config, *, looks: bool = True, props: bool = True) -> mujoco.Mj
     spec.modelname = "so101_twin"
     physics = config.scene.physics
     option = spec.option
-    option.timestep = physics.timestep_s
-    option.integrator = _INTEGRATORS[physics.integrator]
-    option.cone = _CONES[physics.cone]
-    option.impratio = physics.impratio
-    option.solver = _SOLVERS[physics.solver]
-    option.iterations, option.ls_iterations, option.tolerance = (
-        physics.iterations,
-        physics.ls_iterations,
-        physics.tolerance,
-    )
+    set_options(option, physics)
     option.gravity = physics.gravity_m_s2
     if physics.sleep and props:
         option.enableflags |= mujoco.mjtEnableBit.mjENBL_SLEEP
     try:
-        _bake_arm(spec, config)
+        bake_collisions(spec, config)
+        bake_servos(spec, config)
     except (AttributeError, KeyError) as error:
         raise SimulationError(f"the stock SO-101 model lacks a part that robot.yaml names ({error})") from error
     _keep_commands(spec, config)
-    for mesh in spec.meshes:
-        mesh.maxhullvert = config.robot.max_hull_vertices
     if props:
         base = T_world_base(config)
         for name, prop in config.scene.statics.items():

@@ -1,0 +1,76 @@
+"""One environment of a task, as `gymnasium.make` gives it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import mujoco
+import numpy as np
+
+from so101.families.declaration import find_task
+from so101.families.scene import compiled
+from so101.families.vector_env import FamilyVectorEnv
+
+
+class FamilyEnv(gymnasium.Env):
+    """Lane 0 of a `FamilyVectorEnv` of one lane.
+
+    Args:
+        task: full name of the task.
+        render_mode: None or rgb_array, which draws `camera`.
+        camera: of the family; its first one when None.
+        options: as of `FamilyVectorEnv`.
+    """
+
+    metadata = {"render_modes": ["rgb_array"]}
+
+    def __init__(self, task: str, *, render_mode: str | None = None, camera: str | None = None, **options: Any) -> None:
+        self._lanes = FamilyVectorEnv(find_task(task), 1, autoreset=False, **options)
+        self.metadata = {**self.metadata, "render_fps": round(1.0 / self._lanes.control_dt)}
+        self.observation_space = self._lanes.single_observation_space
+        self.action_space = self._lanes.single_action_space
+        self.render_mode, self._camera = render_mode, camera
+        self._renderer: mujoco.Renderer | None = None
+
+    @property
+    def lanes(self) -> FamilyVectorEnv:
+        """The vector environment behind it."""
+        return self._lanes
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begin an episode: `seed`, or the next."""
+        super().reset(seed=seed)
+        observation, info = self._lanes.reset(seed=seed, options=options)
+        return observation[0], _first(info)
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """One control period."""
+        observation, reward, terminated, truncated, info = self._lanes.step(np.asarray(action)[None])
+        return observation[0], float(reward[0]), bool(terminated[0]), bool(truncated[0]), _first(info)
+
+    def render(self) -> np.ndarray | None:
+        """(H, W, 3) uint8 of the camera, when render_mode is rgb_array."""
+        if self.render_mode != "rgb_array":
+            return None
+        picture = self._lanes.family.declaration.picture
+        if self._renderer is None:
+            model = compiled(self._lanes.family, looks=True)
+            self._renderer = mujoco.Renderer(model, picture.height_px, picture.width_px)
+            self._data = mujoco.MjData(model)
+        self._data.qpos[:] = self._lanes.qpos[0]
+        mujoco.mj_forward(self._renderer.model, self._data)
+        self._renderer.update_scene(self._data, self._camera or 0)
+        return self._renderer.render()
+
+    def close(self) -> None:
+        """Free threads and renderer."""
+        self._lanes.close()
+        if self._renderer is not None:
+            self._renderer.close()
+
+
+def _first(info: dict[str, np.ndarray]) -> dict[str, Any]:
+    return {key: value[0] for key, value in info.items()}
