@@ -139,7 +139,7 @@ class Static(Body):
 
 
 class Slot(Body):
-    """A free object. bottom_m: z of its lowest point when it stands; radius_m: of the circle around it seen from above."""
+    """A free object. bottom_m: z of its lowest point when it stands; radius_m: of the circle around it, from above."""
 
     mass_kg: float = Field(gt=0)
     bottom_m: float
