@@ -55,18 +55,24 @@ class ActionMap:
         return cls(values["mode"], *(np.array(values[key], np.float32) for key in ("centre", "scale", "middle", "half")))
 
 
-def make_action_map(mode: Mode, env: Any, scale: float, low: np.ndarray | None, high: np.ndarray | None) -> ActionMap:
+def make_action_map(
+    mode: Mode,
+    env: Any,
+    *,
+    scale: float | np.ndarray = 1.0,
+    low: np.ndarray | float = -1.0,
+    high: np.ndarray | float = 1.0,
+) -> ActionMap:
     """The map for an environment of a family.
 
     Args:
         scale: relative only: how far from the joint a target may be, of half the control range.
-        low, high: absolute only: (A,) range of the actions of the demos; the whole range when None.
+        low, high: absolute only: range of the actions.
     """
-    count = env.single_action_space.shape[0]
-    one = np.ones(count, np.float32)
-    bottom, top = (np.asarray(env.action_to_ctrl(sign * one), float) for sign in (-1, 1))
-    middle, half = ((bottom + top) / 2).astype(np.float32), ((top - bottom) / 2).astype(np.float32)
+    one = np.ones(env.single_action_space.shape, np.float32)
+    bottom, top = (np.asarray(env.action_to_ctrl(sign * one), np.float32) for sign in (-1, 1))
+    middle, half = (bottom + top) / 2, (top - bottom) / 2
     if mode == "relative":
         return ActionMap(mode, 0 * one, scale * one, middle, half)
-    low, high = (-one if low is None else low), (one if high is None else high)
-    return ActionMap(mode, ((low + high) / 2).astype(np.float32), ((high - low) / 2).astype(np.float32), middle, half)
+    low, high = low * one, high * one
+    return ActionMap(mode, (low + high) / 2, (high - low) / 2, middle, half)

@@ -72,7 +72,8 @@ class FamilySac(SAC):
         env: of a family.
         settings: `training.rl`, of the task.
         mean, deviation: (D,) of the observations; fixed.
-        learning_starts: steps of all lanes before the first update; until then actions are random.
+        learning_starts: steps of all lanes before the first update.
+        random_steps: of all lanes, at the start, whose actions are random.
         demo_room: rows of demos that may be shown or come from takeovers.
         takeover: asked before every step which lanes an expert drives; its rows go to the demos too.
     """
@@ -88,10 +89,11 @@ class FamilySac(SAC):
         deviation: np.ndarray,
         *,
         learning_starts: int,
+        random_steps: int,
         demo_room: int = 0,
         takeover: Callable[[], Takeover | None] | None = None,
     ) -> None:
-        self.settings, self.takeover = settings, takeover
+        self.settings, self.takeover, self.random_steps = settings, takeover, random_steps
         self._owed = 0.0
         self._overruled: np.ndarray | None = None
         self._figures: dict[str, list[Tensor]] = {}
@@ -123,7 +125,7 @@ class FamilySac(SAC):
         )  # fmt: skip
         self.set_logger(Logger(None, []))
         self._networks = {"actor": list(self.actor.parameters()), "critic": list(self.critic.parameters())}
-        self._target = list(self.critic_target.parameters())
+        self._target = list(self.critic_target.requires_grad_(False).parameters())
 
     def show(self, obs: np.ndarray, u: np.ndarray, reward: np.ndarray, terminal: np.ndarray, nxt: np.ndarray) -> None:
         """Rows of demos, which stay in every batch from now on; `u` as the actor would give it, (n, A)."""
@@ -135,7 +137,7 @@ class FamilySac(SAC):
     # stable-baselines3's collection of experience, with an expert beside
 
     def _sample_action(self, learning_starts: int, action_noise: Any = None, n_envs: int = 1) -> tuple[Any, Any]:
-        action, stored = super()._sample_action(learning_starts, action_noise, n_envs)
+        action, stored = super()._sample_action(self.random_steps, action_noise, n_envs)
         taken = None if self.takeover is None else self.takeover()
         self._overruled = None
         if taken is not None and taken.lanes.any():
@@ -206,7 +208,8 @@ class FamilySac(SAC):
         obs = standardise(batch.obs)
         alpha = self.log_ent_coef.detach().exp()
         self._improve("critic", self._critic_loss(batch, obs, standardise(batch.next_obs), alpha))
-        torch._foreach_lerp_(self._target, self._networks["critic"], tau)
+        with torch.no_grad():
+            torch._foreach_lerp_(self._target, self._networks["critic"], tau)
         self._n_updates += 1
         if self._n_updates % settings.actor_every:
             return
@@ -240,7 +243,7 @@ class FamilySac(SAC):
             target = torch.addcmul(batch.reward, 1 - batch.terminal, value, value=self.gamma)
         values = self.critic(obs, batch.action)
         loss = (values - target).square().mean(1).sum()
-        self._note(mean_q=values.mean(), abs_q=values.abs().mean(), critic_loss=loss)
+        self._note(mean_q=values.mean(), abs_q=values.abs().mean(), critic_loss=loss, batch_reward=batch.reward.abs().mean())
         return loss
 
     def _bc_weight(self, imitate: bool) -> Tensor | None:

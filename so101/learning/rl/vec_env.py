@@ -30,22 +30,22 @@ class FamilyVecEnv(VecEnv):
 
     def __init__(self, env: Any, actions: ActionMap) -> None:
         action = spaces.Box(-1.0, 1.0, env.single_action_space.shape, np.float32)
-        super().__init__(env.num_envs, env.single_observation_space, action)
         self.env, self.map = env, actions
+        super().__init__(env.num_envs, env.single_observation_space, action)
         self.info: dict[str, Any] = {}
         self.obs = np.zeros((env.num_envs, *env.single_observation_space.shape), np.float32)
         self._u = np.zeros((env.num_envs, *action.shape), np.float32)
         self._returns, self._lengths = np.zeros(env.num_envs), np.zeros(env.num_envs, int)
         self._succeeded = np.zeros(env.num_envs, bool)
-        self._seeds: np.ndarray | None = None
+        self._first_seeds: np.ndarray | None = None
         self._began_s = time.monotonic()
 
     def begin_at(self, first_seed: int) -> None:
         """The next reset begins with the episode seeds ``first_seed + lane``."""
-        self._seeds = first_seed + np.arange(self.num_envs)
+        self._first_seeds = first_seed + np.arange(self.num_envs)
 
     def reset(self) -> np.ndarray:
-        options = None if self._seeds is None else {"seeds": self._seeds}
+        options = None if self._first_seeds is None else {"seeds": self._first_seeds}
         self.obs, self.info = self.env.reset(options=options)
         self._returns[:], self._lengths[:], self._succeeded[:] = 0, 0, False
         return self.obs
