@@ -106,12 +106,14 @@ class TickMap:
         over = np.maximum(np.maximum(self.lower - q, np.asarray(q, float) - self.upper), 0.0)
         return np.where(over < _ROUNDING_RAD, 0.0, over)
 
-    def nearby(self, q: np.ndarray, present: np.ndarray, step_ticks: int) -> np.ndarray:
-        """Model joints q (6,) as near as `step_ticks` to the present ones and the calibrated range allow; whole
-        ticks."""
+    def nearby(self, q: np.ndarray, present: np.ndarray, step_ticks: int) -> tuple[np.ndarray, bool]:
+        """Model joints q (6,) within the calibrated range and at most `step_ticks` from the present ones, in whole ticks;
+        and whether `step_ticks` shortened it. A present joint outside of the range comes back in at once."""
+        low, high = self._calibration.range_min, self._calibration.range_max
         here = self.ticks(present)
-        within = np.clip(self.ticks(q), here - step_ticks, here + step_ticks)
-        return self.unclamped(np.clip(within, self._calibration.range_min, self._calibration.range_max))
+        wanted = np.clip(self.ticks(q), low, high)
+        near = np.clip(np.clip(wanted, here - step_ticks, here + step_ticks), low, high)
+        return self.unclamped(near), bool((near != wanted).any())
 
     def range_report(self) -> list[JointRange]:
         """Every joint's calibrated range in the model."""
