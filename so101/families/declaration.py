@@ -11,7 +11,7 @@ import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from so101.config import CONFIGS_DIR, Config, load_config
 from so101.config.base import Section, read_yaml, validate
@@ -113,10 +113,12 @@ class Start(Section):
 
 
 class Geom(GeomConfig):
-    """A primitive that may stand on a ring: turned by `ring_rad` about z and moved out by `ring_m`."""
+    """A primitive that may stand on a ring: turned by `ring_rad` about z and moved out by `ring_m`. One that does not
+    collide weighs nothing."""
 
     ring_m: float = Field(default=0.0, ge=0)
     ring_rad: float = 0.0
+    visible: bool = True
 
     @property
     def placed_m(self) -> Vec3:
@@ -303,6 +305,69 @@ class ReachReward(Section):
     even: EvenFactor
 
 
+class ExpertHand(Section):
+    """How the scripted expert's hand stands at an object. Elevations of the approach: -90 points straight down."""
+
+    steepest_deg: float = Field(ge=-120, le=0)
+    flattest_deg: float = Field(ge=-120, le=0)
+    inward_deg: float = Field(ge=-150, le=0)
+    step_deg: float = Field(gt=0)
+    max_lean_deg: float = Field(gt=0, lt=90)
+    jaw_open_rad: float
+    jaw_release_rad: float
+    grasp_over_m: float
+    pinch_shift_m: float
+    tip_clearance_m: float = Field(ge=0)
+    most_raise_m: float = Field(ge=0)
+
+
+class ExpertWay(Section):
+    """Heights and distances of its way, m."""
+
+    approach: float = Field(gt=0)
+    lift: float = Field(gt=0)
+    carry_over: float = Field(gt=0)
+    release_over: float = Field(gt=0)
+    retreat: float = Field(gt=0)
+    beside: float = Field(gt=0)
+
+
+class ExpertTimes(Section):
+    """s of each part of its way."""
+
+    pre: float = Field(gt=0)
+    descend: float = Field(gt=0)
+    settle: float = Field(ge=0)
+    close: float = Field(gt=0)
+    squeeze: float = Field(gt=0)
+    lift: float = Field(gt=0)
+    carry: float = Field(gt=0)
+    place: float = Field(gt=0)
+    open: float = Field(gt=0)
+    retreat: float = Field(gt=0)
+
+
+class ExpertHandover(Section):
+    """When a policy that drives first gives way: its hand nearer than `reach_m`, or after `latest_step`."""
+
+    reach_m: float = Field(gt=0)
+    earliest_step: int = Field(ge=0)
+    latest_step: int = Field(ge=1)
+
+
+class ExpertSettings(Section):
+    """The scripted expert (`so101.families.expert`); hold_s: a success is the goal held for so long."""
+
+    hand: ExpertHand
+    way_m: ExpertWay
+    times_s: ExpertTimes
+    handover: ExpertHandover
+    feedback_floor_rad: float = Field(gt=0)
+    hold_s: float = Field(gt=0)
+    horizon_s: float | None = Field(default=None, gt=0)
+    lanes: int = Field(ge=1)
+
+
 class GraspCheck(Section):
     """The object that `./twin grasp-check` lifts."""
 
@@ -333,10 +398,14 @@ class Picture(Section):
 
 
 class Looks(Section):
+    """Lights and surroundings. no_shadow_from: statics that cast no shadow, as flat ground has none to cast."""
+
     background_rgb: tuple[Share, Share, Share] = (0.82, 0.86, 0.90)
     ambient: Share = 0.45
-    diffuse: Share = 0.3
-    sun: Share = 0.7
+    diffuse: Share = 0.1
+    sun: Share = 0.4
+    no_shadow_from: list[str] = []
+    shadow_map_px: int = Field(default=2048, ge=16)  # 4096 take twice as long to draw [measured]
 
 
 class Variant(Section):
@@ -364,9 +433,21 @@ class FamilyDeclaration(Section):
     reward: StagedReward | ReachReward = Field(discriminator="mode")
     name_tasks: str = "{family}_{task}"
     tasks: dict[str, TaskDeclaration] = Field(min_length=1)
+    expert: ExpertSettings | None = None
     cameras: dict[str, CameraDeclaration] = {}
     picture: Picture = Picture(width_px=320, height_px=240)
     looks: Looks = Looks()
+
+    @field_validator("name_tasks")
+    @classmethod
+    def _names_tasks(cls, value: str) -> str:
+        try:
+            named = value.format(family="", task="\0")
+        except (KeyError, IndexError, ValueError) as error:
+            raise ValueError(f"{value!r} may contain {{family}} and {{task}} only ({error})") from error
+        if "\0" not in named:
+            raise ValueError(f"{value!r} gives all tasks one name; it must contain {{task}}")
+        return value
 
     @model_validator(mode="after")
     def _names_exist(self) -> FamilyDeclaration:
@@ -408,7 +489,7 @@ class Family(Section):
         """Hex digest of everything that decides what happens in it."""
         import hashlib
 
-        own = self.declaration.model_dump_json(exclude={"cameras", "picture", "looks"})
+        own = self.declaration.model_dump_json(exclude={"expert", "cameras", "picture", "looks"})
         return hashlib.sha256((own + self.config.digest("robot", "scene", "task")).encode()).hexdigest()[:16]
 
 

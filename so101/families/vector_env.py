@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from mujoco.rollout import Rollout
 
-from so101.errors import So101Error
+from so101.errors import SimulationError, So101Error, did_you_mean
 from so101.families.declaration import FamilyTask
 from so101.families.goals import AtRegion, Features, OnRegion, holds, make_goal
 from so101.families.placement import Beginning, draw_beginning
@@ -114,10 +114,17 @@ class FamilyVectorEnv(gymnasium.vector.VectorEnv):
         self._qvel = slice(_QPOS + model.nq, _QPOS + model.nq + model.nv)
         self._slot_qpos = [slice(a := int(model.joint(name).qposadr[0]), a + 7) for name in self.slots]
         self._slot_qvel = [slice(a := int(model.joint(name).dofadr[0]), a + 6) for name in self.slots]
-        sites = {self._gripper_site} | {
-            leaf.term[1].site for leaf in self.task.goal.leaves if hasattr(leaf.term[1], "site")
-        }
-        self._sites = {name: model.site(name).id for name in sorted(sites)}
+        known = {model.site(number).name: number for number in range(model.nsite)}
+        sites = {self._gripper_site}
+        for kind, value in (leaf.term for leaf in self.task.goal.leaves):
+            if hasattr(value, "site"):
+                if value.site not in known:
+                    raise SimulationError(
+                        f"families/{self.family.name}: tasks.{self.task.short_name}.goal.{kind}.site names "
+                        f"{value.site!r}; the model has {', '.join(known)}{did_you_mean(value.site, known)}"
+                    )
+                sites.add(value.site)
+        self._sites = {name: known[name] for name in sorted(sites)}
         self._statics = {name: model.body(name).pos.copy() for name in self.family.declaration.statics}
         bodies = hand_bodies(self.family)
         self._touch_columns = np.array(
@@ -166,6 +173,11 @@ class FamilyVectorEnv(gymnasium.vector.VectorEnv):
     def targets(self) -> np.ndarray:
         """(N, 3) points to reach, m."""
         return self._point
+
+    @property
+    def touching(self) -> np.ndarray:
+        """(N, S) bool: both jaws touch the slot."""
+        return self._touch
 
     @property
     def reward_per_step(self) -> float:
@@ -252,6 +264,8 @@ class FamilyVectorEnv(gymnasium.vector.VectorEnv):
         self._put(
             lane, np.asarray(qpos, float), np.zeros(self.mj_model.nv) if qvel is None else np.asarray(qvel, float)
         )
+        self._begun = True
+        self._reward.reset(self._features(), np.arange(self.num_envs) == lane)
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
         """One control period of all lanes.
