@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,13 +18,10 @@ if TYPE_CHECKING:
     from so101.config import Config
     from so101.control.reach import Policy, Step
     from so101.control.reach_model import ReachModel
-    from so101.control.reach_run import ReachRun
     from so101.families.declaration import FamilyTask
-    from so101.robot import ArmDriver
+    from so101.robot.tick_map import TickMap
 
-EPILOG = (
-    "Example: ./twin deploy-reach --sim --arm --target 0.22,0.05,0.18      (without --sim: the arm at robot.bus.port)"
-)
+EPILOG = "Example: ./twin deploy-reach --sim --arm --target 0.22,0.05,0.18      (without --sim: the real arm)"
 
 _POLICIES = ("learned", "scripted")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -46,7 +42,7 @@ def deploy_reach(
         typer.Option(
             min=1,
             help="Reach so many drawn points one after the other.",
-            show_default="--transfer: 50, deploy.transfer.episodes",
+            show_default="--transfer: 50",
         ),
     ] = None,
     seed: Annotated[
@@ -259,7 +255,7 @@ def _virtual_arm(config: Config, task: FamilyTask) -> Iterator[tuple[str, Path]]
         yield bus.port, file
 
 
-def _tell_map(tick_map) -> None:
+def _tell_map(tick_map: TickMap) -> None:
     for text in tick_map.departures():
         typer.echo(f"  tick map: {text}")
     for each in tick_map.range_report():

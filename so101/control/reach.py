@@ -1,7 +1,7 @@
 """A reach policy on an arm: what the arm tells in, joint goals out, at the rate of its training.
 
-`Reacher` is one step, without time and without an arm. `run_reach` gives it both: a `so101.robot.base.Robot`, near, far or
-virtual, and a clock that may be that of a simulation.
+`Reacher` is one step, without time and without an arm. `run_reach` gives it both: a `so101.robot.base.Robot`, near,
+far or virtual, and a clock that may be that of a simulation.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ def run_reach(
     stopped: Callable[[], bool] = lambda: False,
     watch: Callable[[Step, int], None] = lambda step, index: None,
 ) -> ReachRun:
-    """Reach one point. A step without a new and whole look at the arm is left out. What stops the arm (a fault, somebody's
-    Stop) ends the run and stands in it; homeward it goes by its driver.
+    """Reach one point. A step without a new and whole look at the arm is left out. What stops the arm (a fault,
+    somebody's Stop) ends the run and stands in it; home it goes by its driver.
 
     Args:
         robot: connected, and armed if it is to move.

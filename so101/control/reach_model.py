@@ -75,8 +75,8 @@ class ReachModel:
         return self._jacobian[:, :_ARM].copy()
 
     def observation(self, q: np.ndarray, qd: np.ndarray, target: np.ndarray, previous_action: np.ndarray) -> np.ndarray:
-        """(1, D) float32: what the policy saw in training where an arm is at q (6,) rad, moves at qd (6,) rad/s, and was
-        told previous_action (6,) before."""
+        """(1, D) float32: what the policy saw in training where an arm is at q (6,) rad, moves at qd (6,) rad/s, and
+        was told previous_action (6,) before."""
         site = self.point(q) + self._base
         target = target + self._base
         groups = {

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 TRAINING = "training"  # the name of the arm that the policy was trained with, in tables
 COLUMNS = (
-    "policy", "arm", "targets", "median_mm", "p95_mm", "worst_mm", "within", "share", "low", "high", "believed_median_mm",
-    "closest_median_mm", "throttled", "limited", "reversals_pct", "stopped",
+    "policy", "arm", "targets", "median_mm", "p95_mm", "worst_mm", "within", "share", "low", "high",
+    "believed_median_mm", "closest_median_mm", "throttled", "limited", "reversals_pct", "stopped",
 )  # fmt: skip
 
 
@@ -254,10 +254,10 @@ def transfer_figure(points: Sequence[ReachPoint], title: str) -> Figure:
         for place, point in zip(places, own, strict=True):
             errors = [each.error_mm for each in point.ended]
             spread = jitter.uniform(-0.09, 0.09, len(errors))
-            axes.plot(place + spread, errors, ".", color=colour, alpha=0.35, ms=5, mec="none")
+            axes.plot(place + spread, errors, ".", color=colour, alpha=0.45, ms=6, mec="none")
         rows = [point.row() for point in own]
         axes.plot(places, [row["median_mm"] for row in rows], "o-", color=colour, label=f"{policy}: median")
-        axes.plot(places, [row["p95_mm"] for row in rows], "^--", color=colour, label=f"{policy}: 95 of 100")
+        axes.plot(places, [row["p95_mm"] for row in rows], "^--", color=colour, label=f"{policy}: p95")
     within_mm = 1000 * points[0].within_m
     axes.axhline(within_mm, color=MUTED, lw=1, ls=":")
     axes.set_yscale("log")

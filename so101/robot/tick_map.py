@@ -1,7 +1,7 @@
 """Calibrated servo ticks <-> the joints of a model, unclamped, clamped, and how far beyond the model's limits.
 
-What a driver calls a joint (`so101.datasets.units`: 4095 ticks a turn, zero in the middle of the calibrated range, the jaw
-by fraction) is a model's joint, unless an arm was built or calibrated otherwise. `deploy.reach.tick_map` holds what
+What a driver calls a joint (`so101.datasets.units`: 4095 ticks a turn, zero in the middle of the calibrated range, the
+jaw by fraction) is a model's joint, unless an arm was built or calibrated otherwise. `deploy.reach.tick_map` holds what
 differs on one arm: signs, zeros, the jaw's span.
 """
 
@@ -107,8 +107,8 @@ class TickMap:
         return np.where(over < _ROUNDING_RAD, 0.0, over)
 
     def nearby(self, q: np.ndarray, present: np.ndarray, step_ticks: int) -> tuple[np.ndarray, bool]:
-        """Model joints q (6,) within the calibrated range and at most `step_ticks` from the present ones, in whole ticks;
-        and whether `step_ticks` shortened it. A present joint outside of the range comes back in at once."""
+        """Model joints q (6,) within the calibrated range and at most `step_ticks` from the present ones, in whole
+        ticks; and whether `step_ticks` shortened it. A present joint outside of the range comes back in at once."""
         low, high = self._calibration.range_min, self._calibration.range_max
         here = self.ticks(present)
         wanted = np.clip(self.ticks(q), low, high)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from so101.config import load_config
-from so101.control.reach import Reacher, ease_to, run_reach
+from so101.control.reach import ease_to, run_reach
 from so101.control.reach_model import ReachModel
 from so101.control.reach_run import ReachRun, reversals_pct
 from so101.errors import ConfigError
