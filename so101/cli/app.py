@@ -12,19 +12,23 @@ from so101.cli import (
     compare,
     config,
     dataset,
+    demo,
     filter,
     generate,
     grasp_check,
     identify,
     merge,
     metrics,
+    preview,
     record_pseudo_real,
     render,
     report,
+    rl,
     run,
     seeds,
     smooth,
     sources,
+    tasks,
     test,
     train,
     verify,
@@ -34,7 +38,7 @@ from so101.cli.signals import Stopped, stoppable
 from so101.errors import So101Error
 
 PROG_NAME = "./twin"
-_GO_ON = ("train", "eval", "transfer", "record-pseudo-real")  # beside the pipeline: what is done is not done again
+_GO_ON = ("train", "rl", "eval", "transfer", "record-pseudo-real")  # what is done is not done again
 
 _PANELS = {
     "Pipeline": [("run", run.run, run)],
@@ -52,8 +56,13 @@ _PANELS = {
         ("merge", merge.merge, merge),
         ("sources", sources.sources, sources),
         ("train", train.train, train),
+        ("rl", rl.rl, rl),
         ("metrics", metrics.metrics, metrics),
         ("compare", compare.compare, compare),
+    ],
+    "Task families": [
+        ("tasks", tasks.tasks, tasks),
+        ("preview", preview.preview, preview),
     ],
     "Tools": [
         ("config", config.config, config),
@@ -79,6 +88,7 @@ def make_app() -> typer.Typer:
     for panel, commands in _PANELS.items():
         for name, function, module in commands:
             program.command(name, rich_help_panel=panel, epilog=module.EPILOG)(function)
+    program.add_typer(demo.app, name="demo", rich_help_panel="Task families", epilog=demo.EPILOG)
     program.command(
         "test",
         rich_help_panel="Tools",

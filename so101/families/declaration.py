@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -324,6 +325,8 @@ class ExpertHand(Section):
 class ExpertWay(Section):
     """Heights and distances of its way, m."""
 
+    clear: float = Field(ge=0)
+    raised: float = Field(gt=0)
     approach: float = Field(gt=0)
     lift: float = Field(gt=0)
     carry_over: float = Field(gt=0)
@@ -335,6 +338,7 @@ class ExpertWay(Section):
 class ExpertTimes(Section):
     """s of each part of its way."""
 
+    up: float = Field(gt=0)
     pre: float = Field(gt=0)
     descend: float = Field(gt=0)
     settle: float = Field(ge=0)
@@ -381,6 +385,13 @@ class TaskDeclaration(Section):
     place: dict[str, Place]
     goal: Goal
     grasp: GraspCheck | None = None
+
+    @property
+    def objects(self) -> set[str]:
+        """What goal and grasp name: slots and statics."""
+        terms = [leaf.term[1] for leaf in self.goal.leaves]
+        named = {getattr(term, role, None) for term in terms for role in ("subject", "target")}
+        return (named | ({self.grasp.slot} if self.grasp else set())) - {None}
 
 
 class CameraDeclaration(Section):
@@ -457,22 +468,36 @@ class FamilyDeclaration(Section):
                 _known(f"tasks.{name}.place.{slot}.region", place.region, self.regions)
             for leaf in task.goal.leaves:
                 kind, value = leaf.term
-                bodies = self.slots if self.workshop_task is None else None
                 if hasattr(value, "region"):
                     _known(f"tasks.{name}.goal.{kind}.region", value.region, self.regions)
-                if hasattr(value, "subject") and bodies is not None:
-                    _known(f"tasks.{name}.goal.{kind}.subject", value.subject, bodies)
-                    if value.subject not in task.place:
-                        raise ValueError(f"tasks.{name}.goal names {value.subject!r}, which has no place in the task")
-                if hasattr(value, "target") and bodies is not None:
-                    _known(f"tasks.{name}.goal.{kind}.target", value.target, {**self.slots, **self.statics})
+                if kind == "seated" and self.workshop_task is None:
+                    raise ValueError(f"tasks.{name}.goal.seated needs the openings of a workshop_task; there is none")
+            if self.workshop_task is None:
+                self.check_objects(name, self.slots)
+                for slot in task.objects & set(self.slots) - set(task.place):
+                    raise ValueError(f"tasks.{name}.goal names {slot!r}, which has no place in the task")
         for variant, changes in self.variants.items():
             for task in changes.tasks or ():
                 _known(f"variants.{variant}.tasks", task, self.tasks)
         return self
 
+    def check_objects(self, name: str, slots: Collection[str]) -> None:
+        """Whether the task names no object but `slots` and the statics.
 
-def _known(key: str, name: str, known: Any) -> None:
+        Raises:
+            ValueError: it does; names the key and what there is.
+        """
+        task = self.tasks[name]
+        for kind, value in (leaf.term for leaf in task.goal.leaves):
+            if hasattr(value, "subject"):
+                _known(f"tasks.{name}.goal.{kind}.subject", value.subject, slots)
+            if hasattr(value, "target"):
+                _known(f"tasks.{name}.goal.{kind}.target", value.target, [*slots, *self.statics])
+        if task.grasp is not None:
+            _known(f"tasks.{name}.grasp.slot", task.grasp.slot, slots)
+
+
+def _known(key: str, name: str, known: Collection[str]) -> None:
     if name not in known:
         raise ValueError(f"{key} names {name!r}; there are {', '.join(known) or 'none'}{did_you_mean(name, known)}")
 
@@ -538,11 +563,18 @@ def load_families(configs: Path | str | None = None, config: Config | None = Non
 
 def _check_workshop(declaration: FamilyDeclaration, config: Config, label: str) -> None:
     name = declaration.workshop_task
-    if name is not None and name not in config.task.tasks:
-        known = config.task.tasks
+    if name is None:
+        return
+    known = config.task.tasks
+    if name not in known:
         raise ConfigError(
             f"{label}: workshop_task is {name!r}; task.yaml has {', '.join(known)}{did_you_mean(name, known)}"
         )
+    for task in declaration.tasks:
+        try:
+            declaration.check_objects(task, known[name].objects)
+        except ValueError as error:
+            raise ConfigError(f"{label}: {error}") from None
 
 
 def load_tasks(configs: Path | str | None = None, config: Config | None = None) -> dict[str, FamilyTask]:

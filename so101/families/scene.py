@@ -24,6 +24,7 @@ from so101.sim.bake import (
 )
 
 TOUCH = "touch/{slot}/{body}"  # contact sensors: does the slot touch that body of the hand
+GROUND = "ground"  # drawn under everything, without contact
 EXTENT_M = 1.0  # parked slots far away would otherwise move the clipping planes
 
 
@@ -183,15 +184,16 @@ def _add_body(spec: mujoco.MjSpec, name: str, body: Body, position_m: tuple[floa
     added = spec.worldbody.add_body(name=name, pos=position_m)
     if isinstance(body, Slot):
         added.add_freejoint(name=name)
-    volume = sum(volume_m3(geom.type, geom.size_m) for geom in body.geoms)
+    volume = sum(volume_m3(geom.type, geom.size_m) for geom in body.geoms if geom.collide)
     for geom in body.geoms:
         shape = added.add_geom(
             name=f"{name}/{geom.name}", type=GEOMS[geom.type], size=(list(geom.size_m) + [0.0, 0.0])[:3],
             pos=geom.placed_m, quat=(np.cos(geom.ring_rad / 2), 0.0, 0.0, np.sin(geom.ring_rad / 2)), rgba=geom.rgba,
-            group=VISUAL_GROUP, **(PROP_BITS if geom.collide else {"contype": 0, "conaffinity": 0}),
+            group=VISUAL_GROUP if geom.visible else COLLISION_GROUP,
+            **(PROP_BITS if geom.collide else {"contype": 0, "conaffinity": 0}),
         )  # fmt: skip
         if isinstance(body, Slot):
-            shape.density = body.mass_kg / volume
+            shape.density = body.mass_kg / volume if geom.collide else 0.0
         apply_contact(shape, body.contact)
 
 
@@ -214,6 +216,9 @@ def _add_looks(spec: mujoco.MjSpec, family: Family) -> None:
     visual.headlight.specular = [0.0] * 3
     visual.global_.offwidth, visual.global_.offheight = 1280, 960
     visual.map.znear, visual.map.zfar = 0.005, 20.0
+    visual.map.shadowclip = 0.8  # arm, desk and tower
+    visual.quality.shadowsize = looks.shadow_map_px
+    visual.quality.offsamples = 0  # pictures are drawn larger and averaged where they must be smooth
     for light in list(spec.lights):
         spec.delete(light)
     spec.worldbody.add_light(
@@ -225,7 +230,7 @@ def _add_looks(spec: mujoco.MjSpec, family: Family) -> None:
         rgb1=looks.background_rgb, rgb2=looks.background_rgb, width=8, height=48,
     )  # fmt: skip
     spec.worldbody.add_geom(
-        name="ground", type=mujoco.mjtGeom.mjGEOM_BOX, size=(2.0, 2.0, 0.01), pos=(0.0, 0.0, -0.03), contype=0,
+        name=GROUND, type=mujoco.mjtGeom.mjGEOM_BOX, size=(2.0, 2.0, 0.01), pos=(0.0, 0.0, -0.03), contype=0,
         conaffinity=0, group=VISUAL_GROUP, rgba=(*(0.8 * np.array(looks.background_rgb)), 1.0),
     )  # fmt: skip
     if declared.arm.color_rgba is not None:

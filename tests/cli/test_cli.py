@@ -20,7 +20,19 @@ from so101.pipeline.progress import StageResult
 from so101.pipeline.stages import STAGES
 
 LEARNING = ["merge", "sources", "train", "metrics", "compare", "record-pseudo-real"]
-COMMANDS = ["run", *STAGES, *LEARNING, "config", "grasp-check", "identify", "record-pseudo-real", "workspace", "test"]
+FAMILIES = ["tasks", "preview"]
+COMMANDS = [
+    "run",
+    *STAGES,
+    *LEARNING,
+    *FAMILIES,
+    "config",
+    "grasp-check",
+    "identify",
+    "record-pseudo-real",
+    "workspace",
+    "test",
+]
 
 
 @pytest.fixture
