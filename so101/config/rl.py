@@ -47,7 +47,7 @@ class RlTargetConfig(Section):
     most: float = Field(gt=0, le=1)
 
     def step(self, updates: int) -> float:
-        """Share of the way to the critics at each of `updates` in a row: tau, or less, such that all of them together go
+        """Share of the way to the critics at each of `updates` in a row: tau, or so much less that together they go
         `most` of the way."""
         return min(self.tau, 1 - (1 - self.most) ** (1 / max(1, updates)))
 

@@ -58,7 +58,7 @@ def train_embedded(
         dataset = dataset.first(episodes)
     weights = episode_weights(config, dataset)
     first = None if begin_with is None else load_policy(find_checkpoint(models, begin_with), config)
-    with lock_folder(_RoleFolder(target), "--role"):
+    with lock_folder(RoleFolder(target), "--role"):
         frames = open_frames(models / ".frames", dataset, settings.pictures, workers=workers, reporter=reporter)
         torch.set_num_threads(workers)
         if fresh:
@@ -70,7 +70,7 @@ def train_embedded(
             if again:
                 trainer.save(target, trainer.figures)
             return f"{target} is trained: {begun} steps (begin anew with --fresh){again}"
-        params = {"role": role, "dataset": str(folder), "episodes": len(dataset.states), **_flat(trainer.identity)}
+        params = {"role": role, "dataset": str(folder), "episodes": len(dataset.states), **flattened(trainer.identity)}
         began = clock()
         with tracked_run(config, kind="train", name=role, params=params, resume_id=trainer.run_id) as run:
             with run.system_metrics():
@@ -93,15 +93,16 @@ def episode_weights(config: Config, dataset: Dataset) -> dict[int, float] | None
     return weights or None
 
 
-def _flat(values: dict, at: str = "") -> dict[str, object]:
+def flattened(values: dict, at: str = "") -> dict[str, object]:
+    """A tree as one level, keys joined by dots."""
     flat: dict[str, object] = {}
     for key, value in values.items():
-        flat |= _flat(value, f"{at}{key}.") if isinstance(value, dict) else {f"{at}{key}": value}
+        flat |= flattened(value, f"{at}{key}.") if isinstance(value, dict) else {f"{at}{key}": value}
     return flat
 
 
 @dataclass(frozen=True)
-class _RoleFolder:
+class RoleFolder:
     """One training a role."""
 
     root: Path

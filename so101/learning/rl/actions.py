@@ -1,10 +1,11 @@
 """From what the actor says to what the environment takes, and back.
 
-The actor gives u in [-1, 1]. The environment takes a in [-1, 1], 0 being the middle of the control range of each actuator.
+The actor gives u in [-1, 1]. The environment takes a in [-1, 1], 0 being the middle of an
+actuator's control range.
 
 ``absolute``: a = centre + scale u: joint targets, over the whole range or over that of the demos.
-``relative``: a = hold(q) + scale u: targets as far as `scale` from where the joint is. u = 0 stays, and noise moves the arm
-little: noise on absolute targets of stiff servos throws the hand about by centimetres.
+``relative``: a = hold(q) + scale u: targets as far as `scale` from where the joint is. u = 0 stays, and noise moves the
+arm little: noise on absolute targets of stiff servos throws the hand about by centimetres.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ class ActionMap:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> ActionMap:
-        return cls(values["mode"], *(np.array(values[key], np.float32) for key in ("centre", "scale", "middle", "half")))
+        return cls(
+            values["mode"], *(np.array(values[key], np.float32) for key in ("centre", "scale", "middle", "half"))
+        )
 
 
 def make_action_map(

@@ -216,7 +216,9 @@ def _sizes(read: PolicyFile) -> str:
     lengths = {key: len(getattr(read, key)) for key in wanted}
     for key in ("centre", "scale", "middle", "half"):
         wanted[f"actions.{key}"], lengths[f"actions.{key}"] = joints, len(getattr(read.actions, key))
-    wrong = [f"{key} has {lengths[key]} values, needed are {wanted[key]}" for key in wanted if lengths[key] != wanted[key]]
+    wrong = [
+        f"{key} has {lengths[key]} values, needed are {wanted[key]}" for key in wanted if lengths[key] != wanted[key]
+    ]
     if not wrong and min(read.deviation) <= 0:
         wrong = ["a deviation is not above 0"]
     return "; ".join(wrong)

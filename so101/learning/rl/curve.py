@@ -13,7 +13,8 @@ from so101.files import atomic_path, write_text
 
 COLUMNS = (
     "step", "minutes", "updates", "reward", "train_return", "train_success", "mean_q", "q_ratio", "critic_loss",
-    "entropy", "alpha", "bc_loss", "bc_weight", "intervened", "eval_n", "eval_any", "eval_end", "eval_held", "eval_return",
+    "entropy", "alpha", "bc_loss", "bc_weight", "intervened", "eval_n", "eval_any", "eval_end", "eval_held",
+    "eval_return",
 )  # fmt: skip
 """`train_*` are of the last 100 training episodes (a success in any step), `eval_*` of greedy ones on tuning seeds."""
 

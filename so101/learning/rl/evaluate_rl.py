@@ -80,9 +80,7 @@ def run_episodes(
         }  # fmt: skip
         parts.append({key: value[: len(chunk)] for key, value in columns.items()})
         progress(len(chunk))
-    return Episodes(
-        seeds=np.asarray(seeds), **{key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-    )
+    return Episodes(seeds=np.asarray(seeds), **{key: np.concatenate([part[key] for part in parts]) for key in parts[0]})
 
 
 def told(summary: dict[str, Any]) -> str:
@@ -93,7 +91,9 @@ def told(summary: dict[str, Any]) -> str:
         for key in ("any", "end", "held")
     )
     distance = summary.get("last_m")
-    tail = f"; last distance median {distance['p50'] * 1e3:.1f} mm, p95 {distance['p95'] * 1e3:.1f} mm" if distance else ""
+    tail = (
+        f"; last distance median {distance['p50'] * 1e3:.1f} mm, p95 {distance['p95'] * 1e3:.1f} mm" if distance else ""
+    )
     return (
         f"{rates} of {summary['n']} episodes, seeds {summary['first_seed']} to {summary['last_seed']}, return "
         f"{summary['mean_return']:.1f}{tail}"

@@ -243,7 +243,9 @@ class FamilySac(SAC):
             target = torch.addcmul(batch.reward, 1 - batch.terminal, value, value=self.gamma)
         values = self.critic(obs, batch.action)
         loss = (values - target).square().mean(1).sum()
-        self._note(mean_q=values.mean(), abs_q=values.abs().mean(), critic_loss=loss, batch_reward=batch.reward.abs().mean())
+        self._note(
+            mean_q=values.mean(), abs_q=values.abs().mean(), critic_loss=loss, batch_reward=batch.reward.abs().mean()
+        )
         return loss
 
     def _bc_weight(self, imitate: bool) -> Tensor | None:
@@ -258,7 +260,7 @@ class FamilySac(SAC):
 
     def _improve(self, name: str, loss: Tensor) -> None:
         network, parameters = getattr(self, name), self._networks[name]
-        for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters, allow_unused=True), strict=True):
+        for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
             parameter.grad = gradient
         network.optimizer.step()
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from so101.config.rl import RlConfig
@@ -97,8 +96,8 @@ class RlTrainer:
         self._minutes, self._best = facts.get("minutes", 0.0), facts.get("best")
         if facts and facts["identity"] != self.identity:
             raise DataError(
-                f"{folder}: holds a training of something else ({_changed(facts['identity'], self.identity)}); set it as "
-                "it was, train under another --role, or begin anew with --fresh"
+                f"{folder}: holds a training of something else ({_changed(facts['identity'], self.identity)}); set it "
+                "as it was, train under another --role, or begin anew with --fresh"
             )
         self._next_seed = facts.get("next_seed", settings.first_seed)
         if self._next_seed + settings.steps // env.horizon + settings.envs >= settings.evaluation.final_seed:
@@ -211,8 +210,8 @@ class RlTrainer:
         bad = [key for key, value in figures.items() if not math.isfinite(value)]
         if bad:
             raise DataError(
-                f"{bad[0]} is {figures[bad[0]]} at step {self.step}: the values ran away. Lower training.rl.learning_rate "
-                "or training.rl.target.tau, or take training.rl.critics.layer_norm; then begin anew with --fresh"
+                f"{bad[0]} is {figures[bad[0]]} at step {self.step}: the values ran away. Lower "
+                "training.rl.learning_rate or training.rl.target.tau, or take training.rl.critics.layer_norm; then begin anew with --fresh"
             )
         row: dict[str, Any] = {"step": self.step, "minutes": self._minutes, "updates": sac._n_updates, **figures}
         if sac.ep_info_buffer:
@@ -340,8 +339,8 @@ def _check_beginning(begin_with: Beginning | None, names: tuple[str, ...], setti
     policy = begin_with.policy
     if policy.observation_names != names:
         raise DataError(
-            f"--init {begin_with.role}: looks at {len(policy.observation_names)} words of {policy.family}, the task gives "
-            f"{len(names)}; begin with a policy of the same family"
+            f"--init {begin_with.role}: looks at {len(policy.observation_names)} words of {policy.family}, the task "
+            f"gives {len(names)}; begin with a policy of the same family"
         )
     if policy.shape.hidden != settings.actor.hidden or policy.shape.layer_norm != settings.actor.layer_norm:
         raise DataError(

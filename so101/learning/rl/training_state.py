@@ -1,4 +1,4 @@
-"""What a training needs to go on after it was stopped or killed: networks, optimisers, replay, random states; one file."""
+"""What a training needs to go on after it was stopped or killed: networks, optimisers, replay, random states."""
 
 from __future__ import annotations
 

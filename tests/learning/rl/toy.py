@@ -1,5 +1,5 @@
-"""A vector environment that behaves as those of families do, in microseconds: six joints, the first three of which are a
-point that shall come to a target."""
+"""A vector environment that behaves as those of families do, in microseconds: six joints, the first three of which are
+a point that shall come to a target."""
 
 from __future__ import annotations
 

@@ -1,0 +1,184 @@
+"""`./twin rl`: environments, demos, lock, tracking, training, and the evaluation on held-out seeds."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from so101.config import Config
+from so101.config.rl import RlConfig
+from so101.datasets.demo_transitions import Transitions, load_transitions
+from so101.errors import ConfigError, DataError
+from so101.files import write_json
+from so101.learning.session import RoleFolder, flattened
+from so101.pipeline.progress import Reporter
+from so101.pipeline.session import explain_disk_errors, lock_folder
+
+if TYPE_CHECKING:
+    from so101.families import FamilyTask
+
+EVALUATION = "evaluation.json"
+
+
+@dataclass(frozen=True)
+class RlJob:
+    """What `./twin rl` was asked for. `threads`: of the physics."""
+
+    task: FamilyTask
+    role: str
+    settings: RlConfig
+    demos: tuple[Path, ...] = ()
+    demo_filter: str = "all"
+    begin_with: str | None = None
+    intervene: bool = False
+    fresh: bool = False
+    against: tuple[str, ...] = ()
+    threads: int | None = None
+
+
+def train_rl(config: Config, job: RlJob, reporter: Reporter, clock: Callable[[], float]) -> str:
+    """Train ``models/<role>``, or go on with it, then evaluate it on held-out seeds; a sentence on what came out.
+
+    Raises:
+        ConfigError: no such task, or a reward it does not have.
+        DataError: demos do not fit, the role is another training's, values ran away.
+        RunFolderError: the role is in use.
+    """
+    import torch
+
+    from so101.learning.rl.curve import draw_curves
+    from so101.learning.rl.train_rl import CURVE, PICTURE, Beginning, RlTrainer, TaskFacts
+    from so101.tracking import tracked_run
+
+    _need_stable_baselines()
+    target = role_folder(config, job.role)
+    make = _maker(job)
+    demos = _demos(job) if job.demos else None
+    begin_with = None
+    if job.begin_with is not None:
+        from so101.learning.rl.checkpoint import load_checkpoint
+
+        begin_with = Beginning(job.begin_with, *load_checkpoint(role_folder(config, job.begin_with)))
+    takeover = None
+    if job.intervene:
+        from so101.learning.rl.intervention import expert_takeover
+
+        takeover = expert_takeover(job.settings.intervention)
+    task = TaskFacts(job.task.name, job.task.family.name, job.task.language, tuple(config.robot.joint_names))
+    folder = RoleFolder(target)
+    with lock_folder(folder, "--role"), explain_disk_errors(folder, "--role"):
+        torch.set_num_threads(job.settings.threads)
+        if job.fresh:
+            shutil.rmtree(target / "training", ignore_errors=True)
+        trainer = RlTrainer(job.settings, task, make, target, demos=demos, begin_with=begin_with, takeover=takeover)
+        begun = trainer.step
+        if demos is not None:
+            reporter.message(_demo_line(demos, trainer.actions))
+        if begun < job.settings.steps:
+            params = {"role": job.role, "demos": " ".join(map(str, job.demos)), **flattened(trainer.identity)}
+            with tracked_run(config, kind="train", name=job.role, params=params, resume_id=trainer.run_id) as run:
+                run.tags({"learner": "rl", "task": job.task.name})
+                trainer.run(reporter, run, clock)
+                curves = {job.role: target} | {role: role_folder(config, role) for role in job.against}
+                picture = target / "training" / PICTURE
+                draw_curves({k: v / "training" / CURVE for k, v in curves.items()}, picture, job.task.name)
+                run.artifact(picture, "figures")
+        else:
+            reporter.message(f"{target} is trained: {begun} steps (begin anew with --fresh)")
+        text = _evaluate(job, target, make, reporter)
+    return f"{target}: {text}; curve in {target / 'training' / PICTURE}"
+
+
+def evaluate_role(config: Config, job: RlJob, reporter: Reporter) -> str:
+    """The held-out evaluation of a policy that is there; a sentence.
+
+    Raises:
+        PolicyError: there is none.
+    """
+    return _evaluate(job, role_folder(config, job.role), _maker(job), reporter)
+
+
+def role_folder(config: Config, role: str) -> Path:
+    """``models/<role>``.
+
+    Raises:
+        DataError: not the name of a folder.
+    """
+    if not role or Path(role).name != role or role.startswith("."):
+        raise DataError(f"--role {role!r}: must be the name of a folder, without slashes")
+    return Path(config.deploy.server.models_dir) / role
+
+
+def _evaluate(job: RlJob, folder: Path, make: Callable[[int, bool], Any], reporter: Reporter) -> str:
+    import torch
+
+    from so101.learning.rl.checkpoint import load_policy
+    from so101.learning.rl.evaluate_rl import run_episodes, told
+
+    torch.set_num_threads(job.settings.threads)
+    policy, wanted = load_policy(folder), job.settings.evaluation
+    name = job.task.name
+    if policy.task != name:
+        reporter.message(f"{folder} was trained on {policy.task}; it is evaluated on {name}")
+    env = make(min(wanted.lanes, wanted.final_episodes), False)
+    reporter.start("evaluate", wanted.final_episodes, unit="episodes")
+    seeds = range(wanted.final_seed, wanted.final_seed + wanted.final_episodes)
+    summary = run_episodes(policy.act, env, seeds, wanted.held_s, reporter.advance).summary()
+    env.close()
+    text = told(summary)
+    write_json(folder / EVALUATION, {"task": name, "trained_on": policy.task, "policy": policy.training, **summary})
+    return f"held-out: {text}"
+
+
+def _maker(job: RlJob) -> Callable[[int, bool], Any]:
+    """(lanes, autoreset) -> environment of the task."""
+    from so101.families import FamilyVectorEnv
+
+    settings = job.settings
+
+    def make(lanes: int, autoreset: bool) -> Any:
+        try:
+            return FamilyVectorEnv(
+                job.task, lanes, horizon=settings.horizon, reward_mode=settings.reward_mode, autoreset=autoreset,
+                threads=job.threads,
+            )  # fmt: skip
+        except ValueError as error:
+            raise ConfigError(f"training.rl.reward_mode: {error}") from None
+
+    return make
+
+
+def _demos(job: RlJob) -> Transitions:
+    demos = load_transitions(job.demos, job.demo_filter, tasks=(job.task.name,))
+    recorded, ours = demos.header.meta.get("reward_mode"), job.settings.reward_mode
+    if recorded is not None and ours is not None and recorded != ours:
+        raise DataError(
+            f"{job.demos[0]}: its rewards are of mode {recorded!r}, training.rl.reward_mode is {ours!r}; record demos "
+            "with that reward, or train with theirs"
+        )
+    return demos
+
+
+def _demo_line(demos: Transitions, actions: Any) -> str:
+    import numpy as np
+
+    u = actions.from_env(demos.obs, demos.action)
+    missed = np.abs(actions.to_env(demos.obs, u) - demos.action).max(1) > 0.01
+    counts = demos.counts
+    text = (
+        f"demos: {counts.kept} rows of {counts.episodes} episodes, {counts.successes} successful, {counts.intervened} "
+        "rows intervened"
+    )
+    return text + (f"; {missed.mean():.1%} of the actions are further than the policy can go" if missed.any() else "")
+
+
+def _need_stable_baselines() -> None:
+    try:
+        import stable_baselines3  # noqa: F401
+    except ImportError:
+        raise DataError(
+            "./twin rl needs stable-baselines3, which is not installed: pip install -e .[training]"
+        ) from None
