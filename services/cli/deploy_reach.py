@@ -222,6 +222,11 @@ def _policy(config: Config, kind: str, role: str, task: FamilyTask) -> Callable[
     from so101.learning.rl import load_policy
 
     learned = load_policy(Path(config.deploy.server.models_dir) / role)
+    if learned.task != task.name:
+        raise ConfigError(
+            f"the policy in {config.deploy.server.models_dir}/{role} was trained on {learned.task}, deploy.reach.task "
+            f"is {task.name}; give the role of a policy of that task, or train one: ./twin rl {task.name} --role NAME"
+        )
     return lambda model: learned
 
 

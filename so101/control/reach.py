@@ -130,12 +130,10 @@ def run_reach(
     grid, steps = Grid(1.0 / dt, clock), round(seconds / dt)
     record = Recorder(target, dt, moves)
     reacher.begin(target, robot.read())
-    stamp_s = float("-inf")
+    stamp_s, index = float("-inf"), -1
     try:
-        while True:
-            tick = grid.wait()
-            if tick.index > steps or stopped():
-                break
+        while index < steps and not stopped():
+            index = grid.wait().index
             state = robot.read()
             if state.mode == "lost":
                 raise BusError(state.reason)
@@ -144,14 +142,14 @@ def run_reach(
                 continue
             stamp_s = state.stamp_s
             step = reacher.step(state)
-            record.add(tick.index * dt, step)
-            watch(step, tick.index)
-            if moves and tick.index < steps:  # the last look tells where it ended
+            record.add(index * dt, step)
+            watch(step, index)
+            if moves and index < steps:  # the last look tells where it ended
                 record.sent(step.command, robot.command(step.command))
     except RobotError as error:
         record.ended_by = str(error)
     else:
-        record.ended_by = "stopped" if tick.index <= steps else ""
+        record.ended_by = "stopped" if index < steps else ""
     return record.run()
 
 
