@@ -130,6 +130,7 @@ class RlConfig(Section):
     steps: int = Field(ge=1)
     learning_starts: int = Field(ge=0)
     learning_starts_with_demos: int = Field(ge=0)
+    random_hold_s: float = Field(ge=0)
     buffer_rows: int = Field(ge=1000)
     batch_size: int = Field(ge=2, le=65536)
     update_ratio: float = Field(gt=0, le=100)

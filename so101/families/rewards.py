@@ -129,8 +129,11 @@ class Reaching:
         near, calm, even = self.factors.near, self.factors.calm, self.factors.even
         speed = np.linalg.norm(f.qvel[:, :6], axis=-1)
         change = np.linalg.norm(f.action - f.previous_action, axis=-1)
+        distance = self.goal.distance_m(f)
+        close = tolerance(distance, near.within_m, near.margin_m)
+        far = tolerance(distance, near.within_m, near.far_margin_m)
         return (
-            tolerance(self.goal.distance_m(f), near.within_m, near.margin_m)
+            (close + near.far_share * (far - close))
             * (1.0 - calm.share + calm.share * tolerance(speed, calm.within_rad_s, calm.margin_rad_s))
             * (1.0 - even.share + even.share * tolerance(change, even.within, even.margin))
         )

@@ -96,6 +96,8 @@ class FamilySac(SAC):
         self.settings, self.takeover, self.random_steps = settings, takeover, random_steps
         self._owed = 0.0
         self._overruled: np.ndarray | None = None
+        self._random = np.random.default_rng(settings.seed)
+        self._held_action = np.zeros((env.num_envs, *env.action_space.shape), np.float32)
         self._figures: dict[str, list[Tensor]] = {}
         standardise = Standardise(torch.as_tensor(mean), torch.as_tensor(deviation), settings.normalisation.clip)
         super().__init__(
@@ -137,7 +139,10 @@ class FamilySac(SAC):
     # stable-baselines3's collection of experience, with an expert beside
 
     def _sample_action(self, learning_starts: int, action_noise: Any = None, n_envs: int = 1) -> tuple[Any, Any]:
-        action, stored = super()._sample_action(self.random_steps, action_noise, n_envs)
+        if self.num_timesteps < self.random_steps:
+            action = stored = self._random_action()
+        else:
+            action, stored = super()._sample_action(0, action_noise, n_envs)
         taken = None if self.takeover is None else self.takeover()
         self._overruled = None
         if taken is not None and taken.lanes.any():
@@ -145,6 +150,14 @@ class FamilySac(SAC):
             u = self.env.map.from_env(self.env.obs, taken.actions)
             action[lanes] = stored[lanes] = u[lanes]
         return action, stored
+
+    def _random_action(self) -> np.ndarray:
+        """(N, A) evenly drawn; each lane's lasts `random_hold_s` on average."""
+        drawn = self._random.uniform(-1, 1, self._held_action.shape).astype(np.float32)
+        lasts_s = self.settings.random_hold_s
+        anew = self._random.random(len(drawn)) * max(lasts_s, 1e-9) < self.env.env.control_dt
+        self._held_action = np.where((anew | (self.num_timesteps == 0))[:, None], drawn, self._held_action)
+        return self._held_action.copy()
 
     def _store_transition(
         self,

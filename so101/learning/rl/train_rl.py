@@ -211,7 +211,8 @@ class RlTrainer:
         if bad:
             raise DataError(
                 f"{bad[0]} is {figures[bad[0]]} at step {self.step}: the values ran away. Lower "
-                "training.rl.learning_rate or training.rl.target.tau, or take training.rl.critics.layer_norm; then begin anew with --fresh"
+                "training.rl.learning_rate or training.rl.target.tau, or take "
+                "training.rl.critics.layer_norm; then begin anew with --fresh"
             )
         row: dict[str, Any] = {"step": self.step, "minutes": self._minutes, "updates": sac._n_updates, **figures}
         if sac.ep_info_buffer:
