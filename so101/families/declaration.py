@@ -172,6 +172,13 @@ class Place(Section):
     separation_m: float | None = Field(default=None, gt=0)
 
 
+class Placement(Section):
+    """Places are drawn anew while slots overlap or come nearer to the arm than `arm_clearance_m`."""
+
+    attempts: int = Field(default=64, ge=1)
+    arm_clearance_m: float = Field(default=0.0, ge=0)
+
+
 class Near(Section):
     subject: str
     target: str
@@ -281,8 +288,12 @@ class StagedReward(Section):
 
 
 class NearFactor(Section):
+    """Two tolerances; the wide one, with `far_share` of the weight, shows the way from where the narrow one is 0."""
+
     within_m: float = Field(ge=0)
     margin_m: float = Field(gt=0)
+    far_margin_m: float = Field(default=1.0, gt=0)
+    far_share: Share = 0.0
 
 
 class CalmFactor(Section):
@@ -439,7 +450,7 @@ class FamilyDeclaration(Section):
     slots: dict[str, Slot] = {}
     park: Park = Park()
     regions: dict[str, Region] = {}
-    placement: dict[Literal["attempts"], Annotated[int, Field(ge=1)]] = {"attempts": 64}
+    placement: Placement = Placement()
     observation: list[Literal[WORD_GROUPS]] = Field(min_length=1)
     reward: StagedReward | ReachReward = Field(discriminator="mode")
     name_tasks: str = "{family}_{task}"
