@@ -60,7 +60,7 @@ class Physics(Section):
     impratio: float = Field(default=10.0, gt=0)
     solver: Literal["Newton", "CG", "PGS"] = "Newton"
     iterations: int = Field(default=30, ge=1)
-    ls_iterations: int = Field(default=20, ge=1)
+    ls_iterations: int = Field(default=50, ge=1)
     tolerance: float = Field(default=1e-8, gt=0)
 
 
