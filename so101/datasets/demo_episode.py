@@ -11,6 +11,7 @@ import numpy as np
 
 INTERVENED, SUCCESS = 1, 2  # bits of `Episode.flags`
 NO_SEED = -1  # of an episode whose start is not known by a seed
+_SAME_RATE = 1e-6  # relative; 1 / (1 / 30) is 30
 _ACTION_MARGIN = 1e-5  # float32 noise beyond [-1, 1]
 
 
@@ -47,6 +48,8 @@ class DemoHeader:
         """Why rows of the two do not go together, naming both values; "" when they do. `meta` may differ."""
         for key in ("task", "family", "control_hz", "observation_names", "action_names"):
             ours, theirs = getattr(self, key), getattr(other, key)
+            if key == "control_hz" and math.isclose(ours, theirs, rel_tol=_SAME_RATE):
+                continue
             if ours != theirs and isinstance(ours, tuple):
                 ours, theirs = (f"{len(names)} words" for names in (ours, theirs))
                 if ours == theirs:

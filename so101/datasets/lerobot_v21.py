@@ -280,13 +280,13 @@ def _write_meta(
     write_json(meta / "relative_stats.json", _relative_stats(config, vectors))
     write_json(meta / "modality.json", _modality(config))
     write_json(meta / MARKER, marker)
-    _write_objects(meta / OBJECTS, episodes)
+    write_objects(meta / OBJECTS, episodes)
     if any(episode.drawn for episode in episodes):
         write_json_lines(meta / RANDOMISATION, [{"episode_index": e.index, **e.drawn} for e in episodes])
 
 
-def _write_objects(path: Path, episodes: list[Episode]) -> None:
-    """An object that an episode does not have is null there."""
+def write_objects(path: Path, episodes: list[Episode]) -> None:
+    """Poses of the objects as a parquet table, a row a frame; null where an episode does not have an object."""
     names = sorted({name for episode in episodes for name in episode.objects})
     scalars = ("episode_index", "frame_index")
     columns: dict[str, list[pa.Array]] = {key: [] for key in (*scalars, *names)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,13 @@ _RATE_TOLERANCE = 1e-3  # 29.97 Hz is 30 Hz
 _RIGID_TOLERANCE = 1e-3  # of R^T R - 1 and of the length of a quaternion: float32 files pass, scaled matrices do not
 
 
-def write_seeds(path: Path | str, seeds: Sequence[SeedDemo], config: Config, fk: ForwardKinematics) -> None:
+def write_seeds(
+    path: Path | str,
+    seeds: Sequence[SeedDemo],
+    config: Config,
+    fk: ForwardKinematics,
+    beside: Sequence[Mapping[str, np.ndarray]] = (),
+) -> None:
     """Write `seeds` to `path`, atomically; equal seeds give equal bytes.
 
     Args:
@@ -57,6 +63,7 @@ def write_seeds(path: Path | str, seeds: Sequence[SeedDemo], config: Config, fk:
         config: gives task, joint names and control rate for `env_args`.
         fk: (T, 6) rad to (T, 4, 4) T_base_ee, e.g. `make_simulator(config).fk`, for the eef poses that other readers
             use.
+        beside: of each seed, place in its group -> array to keep with it; none when empty.
 
     Raises:
         DataError: no seeds.
@@ -81,7 +88,10 @@ def write_seeds(path: Path | str, seeds: Sequence[SeedDemo], config: Config, fk:
             sort_keys=True,
         )
         for index, seed in enumerate(seeds):
-            _write_demo(_group(data, f"demo_{index}"), seed, fk)
+            group = _group(data, f"demo_{index}")
+            _write_demo(group, seed, fk)
+            for place, values in beside[index].items() if beside else ():
+                _put(group, place, values)
         file.flush()
         content = file.id.get_file_image()
     write_atomic(path, lambda target: target.write(content))
@@ -110,7 +120,7 @@ def read_seeds(path: Path | str, config: Config) -> list[SeedDemo]:
                     f"data/demo_0, ..."
                 )
             data = file["data"]
-            names = sorted((name for name in data if isinstance(data[name], h5py.Group)), key=_natural_order)
+            names = sorted((name for name in data if isinstance(data[name], h5py.Group)), key=natural_order)
             if not names:
                 raise DataError(
                     f"{path}: group 'data' holds no demonstration; record at least one, it becomes data/demo_0"
@@ -248,7 +258,8 @@ def _signal_faults(seed: SeedDemo, needed: Sequence[str]) -> list[str]:
     return faults
 
 
-def _natural_order(name: str) -> tuple[str, int, str]:
+def natural_order(name: str) -> tuple[str, int, str]:
+    """Sort key of demo names: demo_2 before demo_10."""
     stem = name.rstrip("0123456789")
     digits = name[len(stem) :]
     return stem, int(digits) if digits else -1, name
