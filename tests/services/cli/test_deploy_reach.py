@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -27,6 +28,7 @@ QUICK = (
     "robot.safety.arrival_timeout_s=1.5",
     "deploy.reach.start_ease_s=0.3",
 )
+FAR = ("--arm", "--seconds", "60", "--target", "0.12,-0.2,0.15")
 
 
 @pytest.fixture
@@ -47,31 +49,41 @@ def bus(tmp_path):
         yield made
 
 
-def start(bus, folder, *arguments: str) -> subprocess.Popen:
+def command(bus, folder, *arguments: str) -> list[str]:
     settings = [part for setting in QUICK for part in ("--set", setting)]
-    command = [sys.executable, "-u", "-m", "services.cli", "deploy-reach", "--policy", "scripted", "--port", bus.port]
-    command += ["--calibration", str(folder / "arm.json"), "--out", str(folder / "out"), *settings, *arguments]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, "COLUMNS": "200"}
-    )
+    given = ["deploy-reach", "--policy", "scripted", "--port", bus.port, "--calibration", str(folder / "arm.json")]
+    return [*given, "--out", str(folder / "out"), *settings, *arguments]
 
 
-def finished(process: subprocess.Popen) -> tuple[int, str]:
-    text, _ = process.communicate(timeout=PATIENCE_S)
-    return process.returncode, text
+def meanwhile(bus, then) -> threading.Thread:
+    """`then` is called, in a thread, when the armed arm has moved away from home."""
+
+    def watch() -> None:
+        end = time.monotonic() + PATIENCE_S
+        while not (bus.state().torque_on.all() and np.abs(bus.state().q - HOME).max() > 0.6):
+            if time.monotonic() > end:
+                break  # the test will say what is missing
+            time.sleep(0.02)
+        then()
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    return thread
 
 
-def read_until(process: subprocess.Popen, word: str) -> str:
-    text = ""
-    while word not in text:
-        line = process.stdout.readline()
-        assert line, f"it ended without {word!r}: {text}"
-        text += line
-    return text
+def signalled(*numbers: int) -> None:
+    for number in numbers:
+        os.kill(os.getpid(), number)
+        time.sleep(0.3)
 
 
-def test_a_dry_run_writes_nothing(bus, tmp_path):
-    code, text = finished(start(bus, tmp_path, "--seconds", "0.5"))
+def at_home(bus) -> bool:
+    state = bus.state()
+    return not state.torque_on.any() and np.abs(state.q - HOME).max() < 0.16
+
+
+def test_a_dry_run_writes_nothing(bus, tmp_path, capsys):
+    code, text = main(command(bus, tmp_path, "--seconds", "0.5")), capsys.readouterr().out
     assert code == 0, text
     assert bus.written == [] and not bus.state().torque_on.any()
     assert "dry run: no goal is sent" in text and "would send [deg]" in text and "shoulder_pan: -1" in text
@@ -81,58 +93,56 @@ def test_a_dry_run_writes_nothing(bus, tmp_path):
     assert (tmp_path / "out" / "reach.png").stat().st_size > 10_000
 
 
-def test_with_arm_it_reaches_points_and_is_released_at_home(bus, tmp_path):
-    code, text = finished(start(bus, tmp_path, "--arm", "--seconds", "2", "--targets", "2", "--seed", "3"))
+def test_with_arm_it_reaches_points_and_is_released_at_home(bus, tmp_path, capsys):
+    code = main(command(bus, tmp_path, "--arm", "--seconds", "2", "--targets", "2", "--seed", "3"))
+    text = capsys.readouterr().out
     assert code == 0 and "released at home" in text, text
     runs = json.loads((tmp_path / "out" / "reach.json").read_text())["runs"]
     assert len(runs) == 2 and all(run["moved"] and run["ended_by"] is None for run in runs)
     assert min(run["final_mm"] for run in runs) < 20.0, text
-    state = bus.state()
-    assert not state.torque_on.any() and np.abs(state.q - HOME).max() < 0.16
+    assert at_home(bus)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_told_to_end_in_motion_it_goes_home_and_lets_go(bus, tmp_path, number):
-    process = start(bus, tmp_path, "--arm", "--seconds", "60", "--target", "0.15,-0.15,0.15")
-    read_until(process, "goal [deg]")
-    assert bus.state().torque_on.all()
-    process.send_signal(number)
-    code, text = finished(process)
-    assert code == 128 + number and "ended early: stopped" in text and "released at home" in text
-    state = bus.state()
-    assert not state.torque_on.any() and np.abs(state.q - HOME).max() < 0.16
+def test_ctrl_c_in_motion_goes_home_and_lets_go_and_a_second_one_does_not_interrupt_that(bus, tmp_path, capsys):
+    thread = meanwhile(bus, lambda: signalled(signal.SIGINT, signal.SIGINT))
+    code = main(command(bus, tmp_path, *FAR, "--set", "robot.safety.return_min_s=1.5"))
+    thread.join()
+    text = capsys.readouterr().out
+    assert code == 130 and "ended early: stopped" in text and "released at home" in text
+    assert at_home(bus)
 
 
-def test_a_second_ctrl_c_does_not_interrupt_the_way_home(bus, tmp_path):
-    process = start(bus, tmp_path, "--arm", "--seconds", "60", "--set", "robot.safety.return_min_s=1.5")
-    read_until(process, "goal [deg]")
-    process.send_signal(signal.SIGINT)
-    read_until(process, "going home")
-    process.send_signal(signal.SIGINT)
-    code, text = finished(process)
-    assert code == 130 and "released at home" in text and not bus.state().torque_on.any()
+def test_a_process_told_to_end_goes_home_and_lets_go(bus, tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", "services.cli", *command(bus, tmp_path, *FAR)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        meanwhile(bus, lambda: process.send_signal(signal.SIGTERM))
+        text, _ = process.communicate(timeout=PATIENCE_S)
+    finally:
+        process.kill()
+    assert process.returncode == 143 and "released at home" in text
+    assert at_home(bus)
 
 
-def test_an_arm_that_is_blocked_on_its_way_home_keeps_its_torque_and_it_is_said(bus, tmp_path):
-    process = start(bus, tmp_path, "--arm", "--seconds", "60", "--target", "0.12,-0.2,0.15")
-    read_until(process, "goal [deg]")
-    end = time.monotonic() + PATIENCE_S
-    while np.abs(bus.state().q - HOME).max() < 0.6:
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    bus.faults.add(Fault("stuck"))
-    process.send_signal(signal.SIGINT)
-    code, text = finished(process)
-    assert code == 8 and "TORQUE LEFT ON, home was not reached" in text and "released at home" not in text
+def test_an_arm_that_is_blocked_on_its_way_home_keeps_its_torque_and_it_is_said(bus, tmp_path, capsys):
+    def block() -> None:
+        bus.faults.add(Fault("stuck"))
+        signalled(signal.SIGINT)
+
+    thread = meanwhile(bus, block)
+    code = main(command(bus, tmp_path, *FAR))
+    thread.join()
+    told = capsys.readouterr()
+    assert code == 8 and "TORQUE LEFT ON, home was not reached" in told.err and "released at home" not in told.out
     assert bus.state().torque_on.all()
 
 
-def test_a_bus_that_goes_away_leaves_the_torque_on_and_it_is_said(bus, tmp_path):
-    process = start(bus, tmp_path, "--arm", "--seconds", "60", "--set", "robot.safety.lost_after_s=0.3")
-    read_until(process, "goal [deg]")
-    bus.unplug()
-    code, text = finished(process)
-    assert code == 8 and "ended early: " in text and "LEFT ON" in text
+def test_a_bus_that_goes_away_leaves_the_torque_on_and_it_is_said(bus, tmp_path, capsys):
+    meanwhile(bus, bus.unplug)
+    code = main(command(bus, tmp_path, *FAR, "--set", "robot.safety.lost_after_s=0.3"))
+    told = capsys.readouterr()
+    assert code == 8 and "ended early: " in told.out and "LEFT ON" in told.err
     assert bus.state().torque_on.all()
 
 
