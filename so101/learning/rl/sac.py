@@ -95,6 +95,7 @@ class FamilySac(SAC):
     ) -> None:
         self.settings, self.takeover, self.random_steps = settings, takeover, random_steps
         self._owed = 0.0
+        self.intervened = 0
         self._overruled: np.ndarray | None = None
         self._random = np.random.default_rng(settings.seed)
         self._held_action = np.zeros((env.num_envs, *env.action_space.shape), np.float32)
@@ -179,6 +180,7 @@ class FamilySac(SAC):
             ended = np.array([not info.get("TimeLimit.truncated", False) for info in infos]) & dones
             rows = replay_buffer.rows(before, buffer_action, reward, ended, after)
             replay_buffer.demos.add(rows[torch.from_numpy(lanes).to(rows.device)])
+            self.intervened += int(lanes.sum())
         self._last_obs = new_obs
 
     # learning

@@ -215,6 +215,8 @@ class RlTrainer:
                 "training.rl.critics.layer_norm; then begin anew with --fresh"
             )
         row: dict[str, Any] = {"step": self.step, "minutes": self._minutes, "updates": sac._n_updates, **figures}
+        if sac.takeover is not None:
+            row["intervened"] = sac.intervened
         if sac.ep_info_buffer:
             row["train_return"] = float(np.mean([episode["r"] for episode in sac.ep_info_buffer]))
             row["train_success"] = float(np.mean(sac.ep_success_buffer))
