@@ -178,7 +178,7 @@ class Expert:
             return [self._leg(UNREACHABLE, state.start[:5], state.start[5], times.pre)]
         wide, shut = hand.jaw_open_rad, float(self._ik.kinematics.lower[5])
         legs = []
-        if state.tries:
+        if self._ik.kinematics.lowest_m(self.env.qpos[lane, :JOINTS]) < self._surface_m + way.clear:
             legs.append(self._up(lane, state.start))
         state.tries += 1
         return [
@@ -191,13 +191,12 @@ class Expert:
         ]
 
     def _up(self, lane: int, start: np.ndarray) -> Leg:
-        """Straight up with the jaw open, before another try."""
+        """Straight up, out of what may stand around; a jaw that is closed opens once it is there."""
         way, times = self.settings.way_m, self.settings.times_s
         p, R = self._ik.pose(start)
         elevation = float(np.arcsin(np.clip(R[2, 0], -1, 1)))
-        found = self._ik.first(p + way.approach * UP, near_rad=elevation, roll_rad=float(start[4]))
-        q = start[:5] if found is None else found[0]
-        return self._leg(PRE, q, max(float(start[5]), self.settings.hand.jaw_open_rad), times.retreat)
+        found = self._ik.first(p + way.raised * UP, near_rad=elevation, roll_rad=float(start[4]))
+        return self._leg(PRE, start[:5] if found is None else found[0], float(start[5]), times.up)
 
     def _after_grasp(self, lane: int, start: np.ndarray) -> list[Leg]:
         way, times = self.settings.way_m, self.settings.times_s
@@ -308,7 +307,9 @@ def _handled(goal: Goal, task: str) -> Above | Near:
     parts: list[Goal] = goal.parts if isinstance(goal, AllOf) else [goal]
     found = next((part for part in parts if isinstance(part, (Above, Near))), None)
     if found is None or len(parts) != 1:
-        raise ExpertImpossible(f"{task}: the expert lifts (goal `above`) and puts (goal `near`) an object; this goal is other")
+        raise ExpertImpossible(
+            f"{task}: the expert lifts (goal `above`) and puts (goal `near`) an object; this goal is other"
+        )
     return found
 
 

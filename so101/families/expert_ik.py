@@ -18,7 +18,7 @@ _ROLL_ROUNDS = 3  # the roll moves the pan a little, which turns the pinch a lit
 class FamilyKinematics:
     """The family's arm as `PlanarArm` wants it, with the lowest point of the hand. Not thread-safe.
 
-    The hand's frame is robot.yaml's end effector: x = approach, z = from the fixed to the moving jaw. World: the family's.
+    The hand's frame is robot.yaml's end effector: x = approach, z = from the fixed to the moving jaw.
     """
 
     def __init__(self, family: Family) -> None:
