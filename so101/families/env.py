@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
-import mujoco
 import numpy as np
 
 from so101.families.declaration import find_task
-from so101.families.scene import compiled
 from so101.families.vector_env import FamilyVectorEnv
+
+if TYPE_CHECKING:
+    from so101.families.render import FamilyRenderer
 
 
 class FamilyEnv(gymnasium.Env):
@@ -31,7 +32,7 @@ class FamilyEnv(gymnasium.Env):
         self.observation_space = self._lanes.single_observation_space
         self.action_space = self._lanes.single_action_space
         self.render_mode, self._camera = render_mode, camera
-        self._renderer: mujoco.Renderer | None = None
+        self._renderer: FamilyRenderer | None = None
 
     @property
     def lanes(self) -> FamilyVectorEnv:
@@ -55,15 +56,11 @@ class FamilyEnv(gymnasium.Env):
         """(H, W, 3) uint8 of the camera, when render_mode is rgb_array."""
         if self.render_mode != "rgb_array":
             return None
-        picture = self._lanes.family.declaration.picture
         if self._renderer is None:
-            model = compiled(self._lanes.family, looks=True)
-            self._renderer = mujoco.Renderer(model, picture.height_px, picture.width_px)
-            self._data = mujoco.MjData(model)
-        self._data.qpos[:] = self._lanes.qpos[0]
-        mujoco.mj_forward(self._renderer.model, self._data)
-        self._renderer.update_scene(self._data, self._camera or 0)
-        return self._renderer.render()
+            from so101.families.render import FamilyRenderer
+
+            self._renderer = FamilyRenderer(self._lanes.family)
+        return self._renderer.draw(self._lanes.qpos[0], self._camera or self._renderer.cameras[0])
 
     def close(self) -> None:
         """Free threads and renderer."""
@@ -73,4 +70,5 @@ class FamilyEnv(gymnasium.Env):
 
 
 def _first(info: dict[str, np.ndarray]) -> dict[str, Any]:
-    return {key: value[0] for key, value in info.items()}
+    # without numbers that are none: gymnasium's checker compares infos, and nan is unlike itself
+    return {key: value[0] for key, value in info.items() if not np.isnan(value[0])}

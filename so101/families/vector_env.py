@@ -264,7 +264,6 @@ class FamilyVectorEnv(gymnasium.vector.VectorEnv):
         self._put(
             lane, np.asarray(qpos, float), np.zeros(self.mj_model.nv) if qvel is None else np.asarray(qvel, float)
         )
-        self._begun = True
         self._reward.reset(self._features(), np.arange(self.num_envs) == lane)
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
