@@ -13,6 +13,7 @@ from so101.cli import (
     config,
     dataset,
     demo,
+    expert,
     filter,
     generate,
     grasp_check,
@@ -63,6 +64,7 @@ _PANELS = {
     "Task families": [
         ("tasks", tasks.tasks, tasks),
         ("preview", preview.preview, preview),
+        ("expert", expert.expert, expert),
     ],
     "Tools": [
         ("config", config.config, config),
