@@ -6,7 +6,7 @@ import sys
 from importlib import import_module
 
 from proto.errors import ProtoError
-from services.cli import deploy_reach, down, eval, keys, serve, transfer, up
+from services.cli import deploy_reach, down, eval, keys, policy_view, replay, serve, transfer, up, view
 from services.work import register
 from so101.cli.app import main as run_program
 from so101.cli.app import make_app
@@ -19,6 +19,12 @@ app = make_app()
 app.command("eval", rich_help_panel="Learning", epilog=eval.EPILOG)(eval.evaluate)
 app.command("transfer", rich_help_panel="Learning", epilog=transfer.EPILOG)(transfer.transfer)
 app.command("deploy-reach", rich_help_panel="Learning", epilog=deploy_reach.EPILOG)(deploy_reach.deploy_reach)
+for name, command, module in (
+    ("view", view.view, view),
+    ("policy-view", policy_view.policy_view, policy_view),
+    ("replay", replay.replay, replay),
+):
+    app.command(name, rich_help_panel="Task families", epilog=module.EPILOG)(command)
 app.command(
     "serve",
     rich_help_panel=_PANEL,

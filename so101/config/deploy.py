@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from so101.config.base import Section
 from so101.config.control_plane import ControlPlaneConfig
 from so101.config.evaluation import EvaluationConfig
+from so101.config.family_tools import FamilyRecordConfig, ViewerConfig
 from so101.config.reach import ReachConfig
 from so101.config.transfer import TransferConfig
 from so101.config.work import WorkConfig
@@ -182,3 +183,5 @@ class DeployConfig(Section):
     evaluation: EvaluationConfig
     transfer: TransferConfig
     reach: ReachConfig
+    viewer: ViewerConfig
+    family_record: FamilyRecordConfig

@@ -1,0 +1,1 @@
+"""Shows of task families in a browser, on this machine's loopback only."""
