@@ -192,43 +192,28 @@ def _render(
     root: Path, episodes: Sequence[Episode], words: Words, task: FamilyTask, config: Config, reporter: Reporter
 ) -> tuple[dict[str, dict], dict[tuple[int, str], tuple[np.ndarray, int]]]:
     """Features and statistics of the videos, which lie in their places."""
-    import mujoco
-
-    from so101.families.scene import compiled
+    from so101.families.render import FamilyRenderer
     from so101.rendering.video import encode_video
 
-    picture, cameras = task.family.declaration.picture, list(task.family.declaration.cameras)
-    if not cameras:
-        raise DataError(f"task {task.name}: its family has no cameras to render; leave --render out")
-    fps = round(1.0 / task.family.declaration.control.control_dt)
+    picture, fps = task.family.declaration.picture, round(1.0 / task.family.declaration.control.control_dt)
     size = {"width_px": picture.width_px, "height_px": picture.height_px, "fps_hz": float(fps)}
     config = config.model_copy(update={"cameras": config.cameras.model_copy(update=size)})
-    encoding = Encoding(picture.width_px, picture.height_px, fps, config)
-    keys = {f"observation.images.{name}": name for name in sorted(cameras)}  # LeRobot sorts them: overhead, wrist
+    feature = Encoding(picture.width_px, picture.height_px, fps, config).feature
     states, histograms = RecordedStates(task).env, {}
-    model = compiled(task.family, looks=True)
-    data, renderer = mujoco.MjData(model), mujoco.Renderer(model, picture.height_px, picture.width_px)
-    reporter.start("render", len(episodes) * len(keys), unit="videos")
-    try:
+    with FamilyRenderer(task.family, supersample=2) as renderer:
+        names = {f"observation.images.{config.dataset.cameras.get(name, name)}": name for name in renderer.cameras}
+        if not names:
+            raise DataError(f"task {task.name}: its family has no cameras to render; leave --render out")
+        reporter.start("render", len(episodes) * len(names), unit="videos")
         for index, episode in enumerate(episodes):
             objects = {name: episode.obs[:, words.objects[name]] for name in words.present(episode.obs)}
             qpos = states.qpos_of(episode.obs[:, words.joints], objects)
-            for key, camera in keys.items():
-
-                def frames(qpos: np.ndarray = qpos, camera: str = camera):
-                    for row in qpos:
-                        data.qpos[:] = row
-                        mujoco.mj_forward(model, data)
-                        renderer.update_scene(data, camera)
-                        yield renderer.render()
-
+            for key, camera in sorted(names.items()):  # LeRobot sorts them: overhead before wrist
                 path = video_file(root, key, index, config)
-                encode_video(path, frames(), config)
+                encode_video(path, (renderer.draw(row, camera) for row in qpos), config)
                 histograms[index, key] = video_histogram(path, len(qpos))
                 reporter.advance(note=f"{camera} of episode {index}")
-    finally:
-        renderer.close()
-    return dict.fromkeys(keys, encoding.feature), histograms
+    return dict.fromkeys(sorted(names), feature), histograms
 
 
 def _write_ours(
