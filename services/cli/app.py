@@ -6,7 +6,7 @@ import sys
 from importlib import import_module
 
 from proto.errors import ProtoError
-from services.cli import deploy_reach, down, eval, keys, policy_view, replay, serve, transfer, up, view
+from services.cli import deploy_reach, down, eval, keys, policy_view, record_family, replay, serve, transfer, up, view
 from services.work import register
 from so101.cli.app import main as run_program
 from so101.cli.app import make_app
@@ -23,6 +23,7 @@ for name, command, module in (
     ("view", view.view, view),
     ("policy-view", policy_view.policy_view, policy_view),
     ("replay", replay.replay, replay),
+    ("record", record_family.record, record_family),
 ):
     app.command(name, rich_help_panel="Task families", epilog=module.EPILOG)(command)
 app.command(

@@ -8,23 +8,23 @@ import select
 import sys
 import termios
 import tty
+from collections.abc import Mapping, Sequence
 from typing import TextIO
 
 from so101.config.deploy import NAMED_KEYS, KeysConfig
 
 
 class TerminalKeys:
-    """Meanings of keys pressed, see `deploy.control.keys`. Where `stream` is no terminal, or
+    """Meanings of keys pressed: meaning -> its keys, as in `deploy.control.keys`. Where `stream` is no terminal, or
     that of another job, there are none.
 
     Use it as a context: inside, the terminal hands over keys one by one without echo. Ctrl-C still interrupts.
     """
 
-    def __init__(self, settings: KeysConfig, stream: TextIO | None = None) -> None:
+    def __init__(self, settings: KeysConfig | Mapping[str, Sequence[str]], stream: TextIO | None = None) -> None:
         stream = sys.stdin if stream is None else stream
-        self._meanings = {
-            NAMED_KEYS.get(key, key): meaning for meaning, keys in settings.model_dump().items() for key in keys
-        }
+        meanings = settings.model_dump() if isinstance(settings, KeysConfig) else settings
+        self._meanings = {NAMED_KEYS.get(key, key): meaning for meaning, keys in meanings.items() for key in keys}
         self._before: list | None = None
         try:
             self._file = stream.fileno() if stream is not None and stream.isatty() else None
