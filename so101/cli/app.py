@@ -21,6 +21,7 @@ from so101.cli import (
     merge,
     metrics,
     preview,
+    probe,
     record_pseudo_real,
     render,
     report,
@@ -64,6 +65,7 @@ _PANELS = {
     "Task families": [
         ("tasks", tasks.tasks, tasks),
         ("preview", preview.preview, preview),
+        ("probe", probe.probe, probe),
         ("expert", expert.expert, expert),
     ],
     "Tools": [

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from so101.config.base import Section
 from so101.config.control_plane import ControlPlaneConfig
 from so101.config.evaluation import EvaluationConfig
-from so101.config.family_tools import FamilyRecordConfig, ViewerConfig
+from so101.config.family_tools import FamilyProbeConfig, FamilyRecordConfig, ViewerConfig
 from so101.config.reach import ReachConfig
 from so101.config.transfer import TransferConfig
 from so101.config.work import WorkConfig
@@ -185,3 +185,4 @@ class DeployConfig(Section):
     reach: ReachConfig
     viewer: ViewerConfig
     family_record: FamilyRecordConfig
+    family_probe: FamilyProbeConfig

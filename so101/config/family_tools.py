@@ -1,4 +1,4 @@
-"""deploy.yaml, sections `viewer` and `family_record`: looking at task families, and recording in them."""
+"""deploy.yaml, sections `viewer`, `family_record` and `family_probe`: what looks at task families and records them."""
 
 from __future__ import annotations
 
@@ -29,3 +29,11 @@ class FamilyRecordConfig(Section):
     ramp_s: float = Field(ge=0)
     max_failed_reads: int = Field(ge=1)
     folder: str = Field(min_length=1)
+
+
+class FamilyProbeConfig(Section):
+    """`./twin probe`."""
+
+    hold_steps: int = Field(ge=0)
+    reward_marks: list[float] = Field(min_length=1)
+    gap: float = Field(gt=0)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from so101.errors import ConfigError, did_you_mean
 from so101.families.vector_env import FamilyVectorEnv
+
+if TYPE_CHECKING:
+    from so101.learning.rl.checkpoint import RlPolicy
 
 BUILT_IN = ("hold", "random", "expert")
 
@@ -89,7 +92,7 @@ def policy_task(name: str, models: Path) -> str | None:
     Raises:
         ConfigError, PolicyError: there is no such policy.
     """
-    return None if name in BUILT_IN else _load(name, models).task
+    return None if name in BUILT_IN else load_role(name, models).task
 
 
 def make_driver(name: str, env: FamilyVectorEnv, models: Path) -> Driver:
@@ -101,7 +104,7 @@ def make_driver(name: str, env: FamilyVectorEnv, models: Path) -> Driver:
     """
     if name in BUILT_IN:
         return {"hold": Hold, "random": Chance, "expert": Scripted}[name](env)
-    policy = _load(name, models)
+    policy = load_role(name, models)
     if list(policy.observation_names) != list(env.observation_names):
         raise ConfigError(
             f"the policy {name!r} was trained for {policy.task} ({len(policy.observation_names)} words); "
@@ -110,7 +113,13 @@ def make_driver(name: str, env: FamilyVectorEnv, models: Path) -> Driver:
     return Learnt(policy.act)
 
 
-def _load(name: str, models: Path):
+def load_role(name: str, models: Path) -> RlPolicy:
+    """The policy in the folder `name` of `models`.
+
+    Raises:
+        ConfigError: there is no such folder.
+        PolicyError: it holds no policy of ./twin rl.
+    """
     folder = models / name
     if not folder.is_dir():
         roles = sorted(path.name for path in models.iterdir() if path.is_dir()) if models.is_dir() else []

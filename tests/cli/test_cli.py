@@ -20,7 +20,7 @@ from so101.pipeline.progress import StageResult
 from so101.pipeline.stages import STAGES
 
 LEARNING = ["merge", "sources", "train", "metrics", "compare", "record-pseudo-real"]
-FAMILIES = ["tasks", "preview", "demo"]
+FAMILIES = ["tasks", "preview", "probe", "demo"]
 COMMANDS = [
     "run",
     *STAGES,
