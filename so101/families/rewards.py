@@ -19,13 +19,13 @@ from so101.families.declaration import FamilyTask, ReachReward, StagedReward
 from so101.families.goals import Features, Goal, Near, ReachPoint
 
 _AT_MARGIN = 0.1  # value of `tolerance` one margin beyond the bound
+_SCALE = math.sqrt(-2.0 * math.log(_AT_MARGIN))
 
 
 def tolerance(x: np.ndarray, within: float, margin: float) -> np.ndarray:
     """1 up to `within`, then a Gaussian that is 0.1 one `margin` further on (as dm_control's)."""
-    scale = math.sqrt(-2.0 * math.log(_AT_MARGIN))
     beyond = np.maximum(0.0, np.asarray(x, float) - within) / margin
-    return np.exp(-0.5 * (scale * beyond) ** 2)
+    return np.exp(-0.5 * (_SCALE * beyond) ** 2)
 
 
 class Reward(Protocol):

@@ -14,7 +14,7 @@ from mujoco.rollout import Rollout
 
 from so101.errors import SimulationError, So101Error, did_you_mean
 from so101.families.declaration import FamilyTask
-from so101.families.goals import AtRegion, Features, OnRegion, holds, make_goal
+from so101.families.goals import AtRegion, Features, OnRegion, make_goal
 from so101.families.placement import Beginning, draw_beginning
 from so101.families.rewards import make_reward
 from so101.families.scene import TOUCH, compiled, hand_bodies, slot_names
@@ -76,6 +76,7 @@ class FamilyVectorEnv(gymnasium.vector.VectorEnv):
         self.slots = slot_names(family)
         self.goal = make_goal(task)
         self.lower, self.upper = model.actuator_ctrlrange.T.copy()  # (6,) rad each
+        self._middle, self._half = (self.upper + self.lower) / 2, (self.upper - self.lower) / 2
         jaw = family.config.robot.joints[-1]
         self._reward = make_reward(task, self.goal, (jaw.lower_rad, jaw.upper_rad), reward_mode)
         self._gripper_site = family.declaration.arm.gripper_site
@@ -124,8 +125,11 @@ class FamilyVectorEnv(gymnasium.vector.VectorEnv):
                         f"{value.site!r}; the model has {', '.join(known)}{did_you_mean(value.site, known)}"
                     )
                 sites.add(value.site)
-        self._sites = {name: known[name] for name in sorted(sites)}
-        self._statics = {name: model.body(name).pos.copy() for name in self.family.declaration.statics}
+        self._sites = sorted(sites)
+        self._site_numbers = np.array([known[name] for name in self._sites])
+        self._statics = {
+            name: np.tile(model.body(name).pos, (self.num_envs, 1)) for name in self.family.declaration.statics
+        }
         bodies = hand_bodies(self.family)
         self._touch_columns = np.array(
             [[model.sensor(TOUCH.format(slot=s, body=b)).adr[0] for b in bodies] for s in self.slots], int
@@ -188,13 +192,11 @@ class FamilyVectorEnv(gymnasium.vector.VectorEnv):
 
     def action_to_ctrl(self, action: np.ndarray) -> np.ndarray:
         """(..., 6) actions, clipped to [-1, 1], to joint targets, rad."""
-        middle, half = (self.upper + self.lower) / 2, (self.upper - self.lower) / 2
-        return middle + np.clip(action, -1.0, 1.0) * half
+        return self._middle + np.clip(action, -1.0, 1.0) * self._half
 
     def ctrl_to_action(self, q: np.ndarray) -> np.ndarray:
         """(..., 6) joint targets, rad, to actions, clipped to [-1, 1]."""
-        middle, half = (self.upper + self.lower) / 2, (self.upper - self.lower) / 2
-        return np.clip((q - middle) / half, -1.0, 1.0)
+        return np.clip((q - self._middle) / self._half, -1.0, 1.0)
 
     def hold_action(self, q: np.ndarray) -> np.ndarray:
         """(..., 6) the action whose target is where the joints are."""
@@ -278,16 +280,16 @@ class FamilyVectorEnv(gymnasium.vector.VectorEnv):
         if actions.shape != (self.num_envs, JOINTS) or not np.isfinite(actions).all():
             raise EnvironmentFault(f"actions must be ({self.num_envs}, {JOINTS}) finite numbers, got {actions.shape}")
         self._previous[:] = self._action
-        self._action[:] = np.clip(actions, -1.0, 1.0)
-        self._control[:] = self.action_to_ctrl(actions)[:, None]
+        np.clip(actions, -1.0, 1.0, out=self._action)
+        self._control[:] = (self._middle + self._action * self._half)[:, None]
         self._advance()
         self.steps += 1
         features = self._features()
         reward = self._reward(features)
-        held = holds(self.goal, features)
-        self._held = np.where(held, self._held + 1, 0)
+        shortfall = self.goal.shortfall_m(features)
+        self._held = np.where(shortfall <= 0.0, self._held + 1, 0)
         truncated = self.steps >= self.horizon
-        observation, info = self._observe(features), self._info(features)
+        observation, info = self._observe(features), self._info(features, shortfall)
         if self.autoreset and truncated.any():
             info["final_obs"] = observation
             seeds = self.episode_seeds + self.num_envs
@@ -313,21 +315,19 @@ class FamilyVectorEnv(gymnasium.vector.VectorEnv):
 
     def _features(self) -> Features:
         model, data, qpos = self.mj_model, self._scratch, self.qpos
-        sites = {name: np.empty((self.num_envs, 3)) for name in self._sites}
+        into, found, numbers = data.qpos, data.site_xpos, self._site_numbers
+        sites = np.empty((self.num_envs, len(numbers), 3))
         for lane in range(self.num_envs):
-            data.qpos[:] = qpos[lane]
+            into[:] = qpos[lane]
             mujoco.mj_kinematics(model, data)
-            for name, number in self._sites.items():
-                sites[name][lane] = data.site_xpos[number]
-        bodies = {name: np.broadcast_to(at, (self.num_envs, 3)) for name, at in self._statics.items()}
-        bodies |= {name: qpos[:, w][:, :3] for name, w in zip(self.slots, self._slot_qpos, strict=True)}
-        rotations = {name: qpos[:, w][:, 3:] for name, w in zip(self.slots, self._slot_qpos, strict=True)}
+            sites[lane] = found[numbers]
+        places = [qpos[:, where] for where in self._slot_qpos]
         return Features(
             qpos=qpos,
             qvel=self.qvel,
-            bodies=bodies,
-            rotations=rotations,
-            sites=sites,
+            bodies=self._statics | {name: place[:, :3] for name, place in zip(self.slots, places, strict=True)},
+            rotations={name: place[:, 3:] for name, place in zip(self.slots, places, strict=True)},
+            sites={name: sites[:, number] for number, name in enumerate(self._sites)},
             grasped={name: self._touch[:, number] for number, name in enumerate(self.slots)},
             target=self._point,
             action=self._action,
@@ -342,14 +342,16 @@ class FamilyVectorEnv(gymnasium.vector.VectorEnv):
         return observation
 
     def _words_qpos(self, f: Features) -> np.ndarray:
-        words = f.qpos.copy()
-        for number, where in enumerate(self._slot_qpos):
-            words[~self.active[:, number], where] = 0.0
-        return words
+        return self._without_absent(f.qpos, self._slot_qpos)
 
     def _words_qvel(self, f: Features) -> np.ndarray:
-        words = f.qvel.copy()
-        for number, where in enumerate(self._slot_qvel):
+        return self._without_absent(f.qvel, self._slot_qvel)
+
+    def _without_absent(self, values: np.ndarray, slots: list[slice]) -> np.ndarray:
+        if self.active.all():
+            return values
+        words = values.copy()
+        for number, where in enumerate(slots):
             words[~self.active[:, number], where] = 0.0
         return words
 
@@ -372,8 +374,9 @@ class FamilyVectorEnv(gymnasium.vector.VectorEnv):
     def _words_previous_action(self, f: Features) -> np.ndarray:
         return self._action
 
-    def _info(self, f: Features) -> dict[str, np.ndarray]:
-        shortfall = self.goal.shortfall_m(f)
+    def _info(self, f: Features, shortfall: np.ndarray | None = None) -> dict[str, np.ndarray]:
+        if shortfall is None:
+            shortfall = self.goal.shortfall_m(f)
         goes = self.goal.hand_goes_to_subject or not isinstance(self.goal, (AtRegion, OnRegion))
         end = self.goal.subject_m(f) if self.goal.hand_goes_to_subject else self.goal.target_m(f)
         distance = np.linalg.norm(f.gripper - end, axis=-1)
