@@ -269,10 +269,13 @@ def _tell_map(tick_map: TickMap) -> None:
 
 def _tell_steps(model: ReachModel, target: np.ndarray, moves: bool) -> Callable[[Step, int], None]:
     every = max(1, round(_SAY_S / model.control_dt))
+    due = 0
 
     def tell(step: Step, index: int) -> None:
-        if index % every:
+        nonlocal due
+        if index < due:
             return
+        due = index + every
         far_mm = 1000 * np.linalg.norm(step.point - target)
         goal = " ".join(f"{value:7.1f}" for value in np.degrees(step.goal))
         typer.echo(

@@ -120,7 +120,7 @@ def bare_arm(config: Config, task: FamilyTask) -> Config:
     scene = config.scene.model_copy(update={"statics": {}, "physics": config.scene.physics.model_copy(update=physics)})
     definition = config.task.active.model_copy(update={"objects": {}})
     tasks = config.task.model_copy(update={"tasks": {**config.task.tasks, config.task.name: definition}})
-    return with_looks(config, config.deploy.reach.looks_hz).without_randomisation.model_copy(
+    return with_looks(config, 1.0 / control.control_dt).without_randomisation.model_copy(
         update={"scene": scene, "task": tasks}
     )
 
