@@ -12,7 +12,7 @@ from so101.cli.family_options import FamilySettings
 from so101.cli.options import with_options
 from so101.errors import ConfigError
 
-EPILOG = "Example: ./twin preview --state 24.4,-105.8,95.8,77.1,59.2,25.1 --brick .33,-.07 --out-dir preview"
+EPILOG = "Example: ./twin preview --state 24.4,-105.8,95.8,77.1,59.2,25.1 --brick .33,-.07 --out-dir runs/preview"
 _REST = "24.4,-105.8,95.8,77.1,59.2,25.1"  # a folded arm, as one was measured
 _DEFAULTS = {"bowl": ".30,.09", "brick": ".33,-.07"}
 
@@ -42,7 +42,7 @@ def preview(
         ),
     ] = None,
     blend: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of the twin in the blend.")] = 0.5,
-    out_dir: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the pictures go.")] = Path("preview"),
+    out_dir: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the pictures go.")] = Path("runs/preview"),
 ) -> None:
     """Draw what wrist and overhead camera see of an arm in these joints; beside a photo it shows what differs."""
     from so101.families.preview import beside, blended, draw_views, joints_of, read_photo, state_of, write_png
