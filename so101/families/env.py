@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium
 import numpy as np
 
-from so101.families.declaration import find_task
+from so101.families.declaration import FamilyTask, find_task
 from so101.families.vector_env import FamilyVectorEnv
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ class FamilyEnv(gymnasium.Env):
     """Lane 0 of a `FamilyVectorEnv` of one lane.
 
     Args:
-        task: full name of the task.
+        task: full name of a stock task, or a task.
         render_mode: None or rgb_array, which draws `camera`.
         camera: of the family; its first one when None.
         options: as of `FamilyVectorEnv`.
@@ -26,8 +26,11 @@ class FamilyEnv(gymnasium.Env):
 
     metadata = {"render_modes": ["rgb_array"]}
 
-    def __init__(self, task: str, *, render_mode: str | None = None, camera: str | None = None, **options: Any) -> None:
-        self._lanes = FamilyVectorEnv(find_task(task), 1, autoreset=False, **options)
+    def __init__(
+        self, task: str | FamilyTask, *, render_mode: str | None = None, camera: str | None = None, **options: Any
+    ) -> None:
+        found = find_task(task) if isinstance(task, str) else task
+        self._lanes = FamilyVectorEnv(found, 1, autoreset=False, **options)
         self.metadata = {**self.metadata, "render_fps": round(1.0 / self._lanes.control_dt)}
         self.observation_space = self._lanes.single_observation_space
         self.action_space = self._lanes.single_action_space
