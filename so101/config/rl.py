@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -82,10 +82,12 @@ class RlImitationConfig(Section):
 
 
 class RlNormalisationConfig(Section):
-    """Observations to mean 0, deviation 1."""
+    """Observations to mean 0, deviation 1. `fixed`: words, or what they begin with before a dot, that are divided by
+    this instead and not moved: differences that must be seen finely at the end."""
 
     rows: int = Field(ge=100)
     least: float = Field(gt=0)
+    fixed: dict[str, Annotated[float, Field(gt=0)]]
     clip: float = Field(gt=0)
 
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from so101.config.rl import RlConfig
 from so101.datasets.demo_transitions import Transitions
 from so101.errors import DataError
-from so101.learning.rl.actions import ActionMap, make_action_map
+from so101.learning.rl.beginning import (
+    Beginning,
+    TaskFacts,
+    check_beginning,
+    choose_actions,
+    first_change,
+    training_identity,
+)
 from so101.learning.rl.checkpoint import RlPolicy, save_policy
 from so101.learning.rl.curve import append_row, cut_rows, draw_curves
 from so101.learning.rl.evaluate_rl import run_episodes, told
@@ -27,28 +31,7 @@ from so101.pipeline.progress import Reporter
 from so101.tracking import NullRun
 
 STATE, CURVE, PICTURE = "state.safetensors", "curve.csv", "curve.png"
-_SCALE, _LEAST_SCALE = 0.2, 0.02  # of relative actions without demos, and the least with them
 _CHUNK = 8  # steps of all lanes between two looks at the clock
-_FREE = {"steps", "evaluation", "save_minutes", "log_steps", "threads", "health", "device", "tasks"}
-
-
-@dataclass(frozen=True)
-class TaskFacts:
-    """What a checkpoint says of its task."""
-
-    name: str
-    family: str
-    language: str
-    action_names: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Beginning:
-    """Where a training starts from. `role`: named in the files."""
-
-    role: str
-    policy: RlPolicy
-    critics: dict[str, Tensor]
 
 
 class RlTrainer:
@@ -87,17 +70,19 @@ class RlTrainer:
         self._make = make
         env = make(settings.envs, True)
         self._names, self._control_hz = tuple(env.observation_names), 1 / env.control_dt
-        _check_beginning(begin_with, self._names, settings)
-        self.actions = _action_map(settings, env, demos) if begin_with is None else begin_with.policy.actions
+        if begin_with is not None:
+            check_beginning(begin_with, self._names, settings)
+        self.actions = choose_actions(settings, env, demos) if begin_with is None else begin_with.policy.actions
         self.env = FamilyVecEnv(env, self.actions)
-        self.identity = _identity(settings, task, demos, begin_with, takeover is not None)
+        self.identity = training_identity(settings, task, demos, begin_with, takeover is not None)
         facts = read_facts(self.own / STATE)
         self.run_id: str | None = facts.get("run_id")
         self._minutes, self._best = facts.get("minutes", 0.0), facts.get("best")
         if facts and facts["identity"] != self.identity:
+            change = first_change(facts["identity"], self.identity)
             raise DataError(
-                f"{folder}: holds a training of something else ({_changed(facts['identity'], self.identity)}); set it "
-                "as it was, train under another --role, or begin anew with --fresh"
+                f"{folder}: holds a training of something else ({change}); set it as it was, train under another "
+                "--role, or begin anew with --fresh"
             )
         self._next_seed = facts.get("next_seed", settings.first_seed)
         if self._next_seed + settings.steps // env.horizon + settings.envs >= settings.evaluation.final_seed:
@@ -297,7 +282,12 @@ class RlTrainer:
             begun = begin_with.policy.standardise
             return begun.mean.numpy(), begun.deviation.numpy()
         seen = self._look_around(settings.rows) if demos is None else np.concatenate([demos.obs, demos.next_obs[-1:]])
-        return seen.mean(0), np.maximum(seen.std(0), settings.least)
+        mean, deviation = seen.mean(0), np.maximum(seen.std(0), settings.least)
+        for word, name in enumerate(self.env.env.observation_names):
+            fixed = settings.fixed.get(name, settings.fixed.get(name.split(".")[0]))
+            if fixed is not None:
+                mean[word], deviation[word] = 0.0, fixed
+        return mean, deviation
 
     def _look_around(self, rows: int) -> np.ndarray:
         """Observations (rows or more, D) of random actions."""
@@ -319,65 +309,3 @@ class RlTrainer:
                     f"--init {begin_with.role}: its critics are of another shape ({str(error)[:200]}); set "
                     "training.rl.critics as they were"
                 ) from None
-
-
-def _action_map(settings: RlConfig, env: Any, demos: Transitions | None) -> ActionMap:
-    wanted = settings.actions
-    if wanted.mode == "absolute":
-        if wanted.range == "full" or demos is None:
-            return make_action_map("absolute", env)
-        low, high = demos.action.min(0), demos.action.max(0)
-        margin = np.maximum(0.05 * (high - low), 0.01)
-        return make_action_map("absolute", env, low=np.clip(low - margin, -1, 1), high=np.clip(high + margin, -1, 1))
-    if wanted.scale is not None or demos is None:
-        return make_action_map("relative", env, scale=_SCALE if wanted.scale is None else wanted.scale)
-    unit = make_action_map("relative", env, scale=2.0)
-    used = np.quantile(np.abs(unit.from_env(demos.obs, demos.action)) * 2.0, 0.995, axis=0)
-    return make_action_map("relative", env, scale=np.maximum(1.1 * used, _LEAST_SCALE).astype(np.float32))
-
-
-def _check_beginning(begin_with: Beginning | None, names: tuple[str, ...], settings: RlConfig) -> None:
-    if begin_with is None:
-        return
-    policy = begin_with.policy
-    if policy.observation_names != names:
-        raise DataError(
-            f"--init {begin_with.role}: looks at {len(policy.observation_names)} words of {policy.family}, the task "
-            f"gives {len(names)}; begin with a policy of the same family"
-        )
-    if policy.shape.hidden != settings.actor.hidden or policy.shape.layer_norm != settings.actor.layer_norm:
-        raise DataError(
-            f"--init {begin_with.role}: its actor is {policy.shape.hidden}, layer_norm {policy.shape.layer_norm}; "
-            f"training.rl.actor is {settings.actor.hidden}, {settings.actor.layer_norm}: set it as it was"
-        )
-
-
-def _identity(
-    settings: RlConfig, task: TaskFacts, demos: Transitions | None, begin_with: Beginning | None, takeover: bool
-) -> dict[str, Any]:
-    """What a training that goes on must have in common with what it was."""
-    digest = None
-    if demos is not None:
-        parts = (demos.obs, demos.action, demos.reward)
-        digest = hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).hexdigest()[:16]
-    values = settings.model_dump(mode="json")
-    return {
-        "task": task.name,
-        "demos": digest,
-        "demo_rows": 0 if demos is None else len(demos),
-        "init": None if begin_with is None else begin_with.role,
-        "takeover": takeover,
-        **{key: value for key, value in values.items() if key not in _FREE},
-    }
-
-
-def _changed(before: dict[str, Any], now: dict[str, Any], at: str = "") -> str:
-    """The first value that differs, as key: before -> now."""
-    for key in now:
-        old, new = before.get(key), now[key]
-        if isinstance(old, dict) and isinstance(new, dict):
-            if text := _changed(old, new, f"{at}{key}."):
-                return text
-        elif old != new:
-            return f"{at}{key}: {str(old)[:40]} -> {str(new)[:40]}"
-    return ""
