@@ -334,16 +334,17 @@ class ExpertHand(Section):
 
 
 class ExpertWay(Section):
-    """Heights and distances of its way, m."""
+    """Heights and distances of its way, m. Of the hand: clear, raised, approach; of the object's centre: over the table
+    (lift) or over what it is put into (carry_over, release_over); set_down_over: under an object put on the table."""
 
     clear: float = Field(ge=0)
     raised: float = Field(gt=0)
     approach: float = Field(gt=0)
     lift: float = Field(gt=0)
+    lifted_within: float = Field(gt=0)
     carry_over: float = Field(gt=0)
     release_over: float = Field(gt=0)
-    retreat: float = Field(gt=0)
-    beside: float = Field(gt=0)
+    set_down_over: float = Field(ge=0)
 
 
 class ExpertTimes(Section):

@@ -24,6 +24,7 @@ PRE, DESCEND, CLOSE, LIFT, CARRY, PLACE, OPEN, RETREAT, HOLD = (
 STAGES = (PRE, DESCEND, CLOSE, LIFT, CARRY, PLACE, OPEN, RETREAT, HOLD)
 UNREACHABLE = "unreachable"
 _SUBWAYS = 3  # points of a straight way of the hand
+_NEARER = (1.0, 0.7, 0.4)  # shares of the approach to try: close to the base there is no room for all of it
 
 
 class ExpertImpossible(So101Error):
@@ -100,11 +101,20 @@ class Expert:
     ) -> None:
         self.env, self.options, self.seed = env, options, seed
         self.settings = settings or settings_of(env)
-        self.goal = _handled(env.goal, env.task.name)
+        self.goal = _handled(env.goal, env.task.name, env.slots)
         self.subject = self.goal.subject
         self._ik = HandIK(env.family, self.settings.hand)
         self._subject = env.slots.index(self.subject)
-        self._surface_m = self._surface()
+        declared = env.family.declaration
+        self._surface_m = declared.regions[env.task.declaration.place[self.subject].region].origin_m[2]
+        self._rests_m = self._surface_m - declared.slots[self.subject].bottom_m
+        self._falls_m = declared.start.drop_m + 1e-3
+        self._beside_m = None  # from what the object is put beside, when the goal lets it stand there
+        if isinstance(self.goal, Near):
+            self._target = env.slots.index(self.goal.target)
+            touching = declared.slots[self.subject].radius_m + declared.slots[self.goal.target].radius_m
+            if touching < self.goal.radius_m:
+                self._beside_m = (touching + self.goal.radius_m) / 2
         self._lanes = [_Lane(env.qpos[i, :JOINTS], self._rng(i)) for i in range(env.num_envs)]
 
     # ---- use ------------------------------------------------------------------------------------------------------
@@ -164,6 +174,8 @@ class Expert:
     def _grasp(self, lane: int, state: _Lane) -> list[Leg]:
         hand, way, times = self.settings.hand, self.settings.way_m, self.settings.times_s
         brick, turned = self._pose(lane, self._subject)
+        if 0.0 < brick[2] - self._rests_m <= self._falls_m:
+            brick[2] = self._rests_m  # it is still falling
         pinch = turned[:2, 0] / max(np.linalg.norm(turned[:2, 0]), 1e-6)
         found = self._ik.over_table(brick + hand.grasp_over_m * UP, self._surface_m, hand.jaw_open_rad, pinch)
         if found is None:
@@ -172,7 +184,10 @@ class Expert:
         q, elevation = found
         position, R = self._ik.pose(q)
         position = position - hand.pinch_shift_m * R[:, 2]
-        down = self._straight(position - way.approach * R[:, 0], position, elevation, q[4])
+        ways = (
+            self._straight(position - share * way.approach * R[:, 0], position, elevation, q[4]) for share in _NEARER
+        )
+        down = next((joints for joints in ways if joints is not None), None)
         if down is None:
             state.stage = UNREACHABLE
             return [self._leg(UNREACHABLE, state.start[:5], state.start[5], times.pre)]
@@ -206,9 +221,9 @@ class Expert:
         in_hand = R.T @ (brick - p)  # of the object, in the hand's frame
         elevation = float(np.arcsin(np.clip(R[2, 0], -1, 1)))
         legs = []
-        height = self._surface_m + way.lift + 0.0125
+        height = self._surface_m + way.lift
         q, roll = start[:5], float(start[4])
-        if brick[2] < height - 0.02:
+        if brick[2] < height - way.lifted_within:
             found = self._brick_at(np.array([*brick[:2], height]), in_hand, elevation, roll)
             if found is not None:
                 q, elevation = found
@@ -220,12 +235,19 @@ class Expert:
     def _put(self, lane: int, in_hand: np.ndarray, elevation: float, q: np.ndarray) -> list[Leg]:
         way, times, hand = self.settings.way_m, self.settings.times_s, self.settings.hand
         shut = float(self._ik.kinematics.lower[5])
-        over = self.env.slots.index(self.goal.target)
-        bowl, _ = self._pose(lane, over)
-        roll = float(q[4])
-        high = self._brick_at(bowl + way.carry_over * UP, in_hand, elevation, roll)
-        low = self._brick_at(bowl + way.release_over * UP, in_hand, high[1] if high else elevation, roll)
-        if high is None or low is None:
+        target, _ = self._pose(lane, self._target)
+        ends = [(target + way.carry_over * UP, target + way.release_over * UP)]
+        if self._beside_m is not None:
+            ends = [
+                (np.array([*at, self._surface_m + way.lift]), np.array([*at, self._rests_m + way.set_down_over]))
+                for at in self._places_beside(target[:2])
+            ]
+        for high_m, low_m in ends:
+            high = self._brick_at(high_m, in_hand, elevation, float(q[4]))
+            low = self._brick_at(low_m, in_hand, high[1] if high else elevation, float(q[4]))
+            if high is not None and low is not None:
+                break
+        else:
             return [self._leg(UNREACHABLE, q, shut, times.carry)]
         return [
             self._leg(CARRY, high[0], shut, times.carry),
@@ -234,6 +256,13 @@ class Expert:
             self._leg(RETREAT, high[0], hand.jaw_release_rad, times.retreat),
             self._leg(HOLD, high[0], hand.jaw_release_rad, times.retreat),
         ]
+
+    def _places_beside(self, target: np.ndarray) -> list[np.ndarray]:
+        """(2,) m each: on the arm's side first, where the hand does not stand over the other object."""
+        inward = self._ik.planar.pan_axis - target
+        heading = np.arctan2(inward[1], inward[0])
+        angles = heading + np.deg2rad([0.0, 45.0, -45.0, 180.0])
+        return [target + self._beside_m * np.array([np.cos(angle), np.sin(angle)]) for angle in angles]
 
     def _brick_at(
         self, wanted: np.ndarray, in_hand: np.ndarray, elevation: float, roll: float
@@ -274,13 +303,9 @@ class Expert:
     def _at_goal(self, lane: int) -> bool:
         if not isinstance(self.goal, Near):
             return False
-        target, _ = self._pose(lane, self.env.slots.index(self.goal.target))
+        target, _ = self._pose(lane, self._target)
         subject, _ = self._pose(lane, self._subject)
         return float(np.linalg.norm(target - subject)) <= self.goal.radius_m
-
-    def _surface(self) -> float:
-        region = self.env.family.declaration.regions[self.env.task.declaration.place[self.subject].region]
-        return region.origin_m[2]
 
     def _steps(self, seconds: float) -> int:
         return max(1, round(seconds / self.env.control_dt))
@@ -303,10 +328,10 @@ def settings_of(env: FamilyVectorEnv) -> ExpertSettings:
     return settings
 
 
-def _handled(goal: Goal, task: str) -> Above | Near:
+def _handled(goal: Goal, task: str, slots: tuple[str, ...]) -> Above | Near:
     parts: list[Goal] = goal.parts if isinstance(goal, AllOf) else [goal]
     found = next((part for part in parts if isinstance(part, (Above, Near))), None)
-    if found is None or len(parts) != 1:
+    if found is None or len(parts) != 1 or (isinstance(found, Near) and found.target not in slots):
         raise ExpertImpossible(
             f"{task}: the expert lifts (goal `above`) and puts (goal `near`) an object; this goal is other"
         )

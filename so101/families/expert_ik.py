@@ -12,6 +12,7 @@ from so101.sim.bake import EE_SITE
 
 JOINTS = 5
 UP = np.array([0.0, 0.0, 1.0])
+_SWEEP = 4  # angles of the closing jaw at which its tip is looked at
 _ROLL_ROUNDS = 3  # the roll moves the pan a little, which turns the pinch a little
 
 
@@ -118,14 +119,16 @@ class HandIK:
     def over_table(
         self, position: np.ndarray, surface_m: float, jaw_rad: float, pinch: np.ndarray
     ) -> tuple[np.ndarray, float] | None:
-        """As `first`, raised as far as the finger tips need over a table at `surface_m`; the elevation that has to be
-        raised least of those within reach, the steepest that needs less than hand.most_raise_m."""
+        """As `first`, raised as far as the closing finger tips need over a table at `surface_m`: the steepest that
+        needs no more than hand.most_raise_m, else what needs least."""
+        sweep = np.linspace(jaw_rad, 0.0, _SWEEP)
         best: tuple[float, np.ndarray, float] | None = None
         for elevation in self.elevations():
             q = self.solve(position, float(elevation), pinch=pinch)
             if q is None:
                 continue
-            raised = max(0.0, surface_m + self.hand.tip_clearance_m - self.kinematics.lowest_m(np.append(q, jaw_rad)))
+            lowest = min(self.kinematics.lowest_m(np.append(q, jaw)) for jaw in sweep)
+            raised = max(0.0, surface_m + self.hand.tip_clearance_m - lowest)
             if raised > 0.0:
                 q = self.solve(position + raised * UP, float(elevation), pinch=pinch)
             if q is not None and (best is None or raised < best[0]):
