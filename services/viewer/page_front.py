@@ -151,11 +151,11 @@ class PageFront:
 
     # ---- called by the threads that answer browsers --------------------------------------------------------------
 
-    def next_picture(self, after: int, *, wait: bool = True) -> tuple[int, bytes]:
-        """The picture after number `after`; the newest one when none comes in time. Empty: closed."""
+    def next_picture(self, after: int) -> tuple[int, bytes]:
+        """The picture after number `after`, or the same number and nothing when none comes in time."""
         with self._lock:
-            self._lock.wait_for(lambda: self._number > after or not self.open, _WAIT_S if wait else 0)
-            return self._number, self._jpeg if self.open else b""
+            self._lock.wait_for(lambda: self._jpeg and self._number > after or not self.open, _WAIT_S)
+            return (self._number, self._jpeg) if self._number > after else (after, b"")
 
     def next_state(self, after: int) -> dict[str, Any]:
         """What is shown, once it is newer than number `after` or nothing comes in time."""
@@ -235,7 +235,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == "/state":
             self._answer(HTTPStatus.OK, json.dumps(front.next_state(after)).encode(), "application/json")
         elif path == "/picture.jpg":
-            self._answer(HTTPStatus.OK, front.next_picture(0, wait=False)[1], "image/jpeg")
+            self._answer(HTTPStatus.OK, front.next_picture(0)[1], "image/jpeg")
         elif path == "/stream":
             self._stream()
         else:
@@ -277,10 +277,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         front.watched(1)
         try:
-            while True:
+            while front.open:
                 number, jpeg = front.next_picture(number)
-                if not jpeg and not front.open:
-                    return
+                if not jpeg:
+                    continue
                 head = f"--{_BOUNDARY}\r\nContent-Type: image/jpeg\r\nContent-Length: {len(jpeg)}\r\n\r\n"
                 self.wfile.write(head.encode() + jpeg + b"\r\n")
         except OSError:  # the browser went away

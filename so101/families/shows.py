@@ -22,22 +22,31 @@ _HAND, _GOAL, _POINT = (0.95, 0.75, 0.1, 1.0), (0.2, 0.55, 0.95, 1.0), (0.2, 0.8
 _LINE_M, _DOT_M = 0.0015, 0.006
 
 
+def way_to_goal(env: FamilyVectorEnv, obs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """Hand, what it is to take, where that is to go: (3,) m each, from the words (D,); None where they do not tell."""
+    words, obs = env.words, np.asarray(obs, float)
+    if "goal" in words:
+        hand, to_subject, to_target = np.split(obs[words["goal"]], 3)
+        subject = hand + to_subject
+        target = subject + to_target
+        first = env.task.goal.leaves[0].above
+        if first is not None:  # straight up, wherever the other body is
+            target = np.array([*subject[:2], max(subject[2], target[2] + first.margin_m)])
+        return hand, subject, target
+    if "target" in words:
+        return obs[words["site"]], obs[words["site"]], obs[words["target"]]
+    return None
+
+
 def goal_marks(env: FamilyVectorEnv, obs: np.ndarray) -> tuple[Mark, ...]:
     """Lines from the hand to what it is to take and from there to where that is to go, from the words (D,)."""
-    words = env.words
-    if "goal" in words:
-        hand, to_subject, to_target = np.split(np.asarray(obs, float)[words["goal"]], 3)
-        subject, target = hand + to_subject, hand + to_subject + to_target
-        return (
-            Mark(subject, _HAND, _LINE_M, hand),
-            Mark(target, _GOAL, _LINE_M, subject),
-            Mark(target, _GOAL, _DOT_M),
-        )
-    if "target" in words:
-        hand, target = np.asarray(obs, float)[words["site"]], np.asarray(obs, float)[words["target"]]
-        radius = next((leaf.at_point.radius_m for leaf in env.task.goal.leaves if leaf.at_point), _DOT_M)
-        return Mark(target, _HAND, _LINE_M, hand), Mark(target, _POINT, radius)
-    return ()
+    way = way_to_goal(env, obs)
+    if way is None:
+        return ()
+    hand, subject, target = way
+    radius = next((leaf.at_point.radius_m for leaf in env.task.goal.leaves if leaf.at_point), None)
+    end = Mark(target, _GOAL, _DOT_M) if radius is None else Mark(target, _POINT, radius)
+    return Mark(subject, _HAND, _LINE_M, hand), Mark(target, _GOAL, _LINE_M, subject), end
 
 
 def distances(info: Mapping[str, np.ndarray], control_dt: float) -> list[Readout]:
@@ -271,14 +280,13 @@ class ReplayShow:
 
 
 def _recorded(env: FamilyVectorEnv, obs: np.ndarray) -> list[Readout]:
-    """Distances that the goal words of an observation tell."""
-    if "goal" not in env.words:
+    """Distances that an observation tells."""
+    way = way_to_goal(env, obs)
+    if way is None:
         return []
-    _, to_subject, to_target = np.split(np.asarray(obs, float)[env.words["goal"]], 3)
-    return [
-        Readout("reach", f"{1e3 * np.linalg.norm(to_subject):.0f} mm"),
-        Readout("subject to target", f"{1e3 * np.linalg.norm(to_target):.0f} mm"),
-    ]
+    hand, subject, target = way
+    reach = [Readout("reach", f"{1e3 * np.linalg.norm(subject - hand):.0f} mm")] if "goal" in env.words else []
+    return [*reach, Readout("to the target", f"{1e3 * np.linalg.norm(target - subject):.0f} mm")]
 
 
 def demo_task(demo: DemoFile, tasks: Mapping[str, FamilyTask], path: Any) -> FamilyTask:

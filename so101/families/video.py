@@ -43,10 +43,8 @@ def write_show(
                     text = tuple(
                         "\n".join(column) for column in zip(*[line[:2] for line in frame.readouts], strict=True)
                     )
-                    pictures = [
-                        renderer.draw(frame.qpos, camera, marks=frame.marks, text=text if number_of == 0 else ("", ""))
-                        for number_of, camera in enumerate(cameras)
-                    ]
+                    side = renderer.draw(frame.qpos, cameras[0], marks=frame.marks, text=text)
+                    pictures = [side, *(renderer.draw(frame.qpos, camera) for camera in cameras[1:])]
                     video.write(np.concatenate(pictures, axis=1))
                 show.advance()
                 reporter.advance()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
 import time
@@ -36,7 +37,8 @@ class Window:
 
     def __init__(self, show: Show) -> None:
         self._show, self._wishes = show, []
-        self._model = compiled(show.task.family, looks=True)
+        self._model = copy.copy(compiled(show.task.family, looks=True))
+        self._model.light_castshadow[:] = False  # flat ground would be full of them here
         self._data = mujoco.MjData(self._model)
         self._sent: np.ndarray | None = None
         self._last = -1.0
