@@ -19,7 +19,7 @@ from so101.cli.stage import print_result
 from so101.pipeline.progress import StageResult
 from so101.pipeline.stages import STAGES
 
-LEARNING = ["merge", "sources", "train", "metrics", "compare", "record-pseudo-real"]
+LEARNING = ["merge", "sources", "train", "rl", "metrics", "compare", "record-pseudo-real"]
 FAMILIES = ["tasks", "preview", "probe", "demo"]
 COMMANDS = [
     "run",

@@ -69,9 +69,12 @@ def draw_curves(curves: Mapping[str, Path], path: Path, title: str) -> None:
             success.fill_between(steps, [b.low for b in bands], [b.high for b in bands], color=colour, alpha=0.15, lw=0)
             success.plot(steps, [row["eval_any"] for row in evaluated], ":", color=colour, label=f"{label}, ANY")
             returns.plot(steps, [row["eval_return"] for row in evaluated], "o-", ms=3, color=colour, label=label)
-        all_steps = [row["step"] for row in rows]
-        returns.plot(all_steps, [row["train_return"] for row in rows], color=colour, alpha=0.4, lw=1)
-        values.plot(all_steps, [row["q_ratio"] for row in rows], color=colour, label=label)
+        for ax, key, style in (
+            (returns, "train_return", {"alpha": 0.4, "lw": 1}),
+            (values, "q_ratio", {"label": label}),
+        ):
+            points = [(row["step"], row[key]) for row in rows if not math.isnan(row[key])]
+            ax.plot([x for x, _ in points], [y for _, y in points], color=colour, **style)
     for ax, name in ((success, "success, greedy, tuning seeds"), (returns, "return (thin: training episodes)")):
         ax.set_ylabel(name)
     success.set_ylim(-0.02, 1.02)

@@ -15,6 +15,7 @@ from stable_baselines3 import SAC
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.sac.policies import SACPolicy
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from so101.learning.rl.networks import Actor, Critics, Standardise
 from so101.learning.rl.replay import Batch, Replay
@@ -188,7 +189,7 @@ class FamilySac(SAC):
     def train(self, gradient_steps: int, batch_size: int = 256) -> None:
         """As many updates as `update_ratio` asks for since the last call; the arguments are not used."""
         self._owed += self.settings.update_ratio * self.n_envs
-        count = int(self._owed)
+        count = int(self._owed + 1e-6)
         self._owed -= count
         self.update(count)
 
@@ -199,6 +200,7 @@ class FamilySac(SAC):
             batches = self.replay_buffer.draw(min(count, _DRAWN_AT_ONCE), self.settings.batch_size)
             for batch in batches:
                 self._update(batch, tau)
+            self._note(batch_reward=torch.stack([batch.reward for batch in batches]).abs().mean())
             count -= len(batches)
 
     def pretrain(self, count: int) -> None:
@@ -219,10 +221,10 @@ class FamilySac(SAC):
         return means
 
     def _update(self, batch: Batch, tau: float, imitate: bool = False) -> None:
-        settings, standardise = self.settings, self.policy.standardise
-        obs = standardise(batch.obs)
+        settings = self.settings
+        obs, next_obs = self.policy.standardise(torch.stack((batch.obs, batch.next_obs)))
         alpha = self.log_ent_coef.detach().exp()
-        self._improve("critic", self._critic_loss(batch, obs, standardise(batch.next_obs), alpha))
+        self._improve("critic", self._critic_loss(batch, obs, next_obs, alpha))
         with torch.no_grad():
             torch._foreach_lerp_(self._target, self._networks["critic"], tau)
         self._n_updates += 1
@@ -257,10 +259,10 @@ class FamilySac(SAC):
                 value = value - alpha * log_prob
             target = torch.addcmul(batch.reward, 1 - batch.terminal, value, value=self.gamma)
         values = self.critic(obs, batch.action)
-        loss = (values - target).square().mean(1).sum()
-        self._note(
-            mean_q=values.mean(), abs_q=values.abs().mean(), critic_loss=loss, batch_reward=batch.reward.abs().mean()
-        )
+        loss = F.mse_loss(values, target.expand_as(values)) * shape.count
+        self._note(mean_q=values.mean(), critic_loss=loss)
+        if self.settings.bc.q_ratio:
+            self._note(abs_q=values.abs().mean())
         return loss
 
     def _bc_weight(self, imitate: bool) -> Tensor | None:
@@ -271,6 +273,8 @@ class FamilySac(SAC):
         left = 1.0 if not bc.decay_steps else max(0.0, 1 - self.num_timesteps / bc.decay_steps)
         if left == 0 or not (bc.weight or bc.q_ratio):
             return None
+        if not bc.q_ratio:
+            return torch.tensor(left * bc.weight, device=self.device)
         return left * torch.clamp(bc.q_ratio * self._figures["abs_q"][-1], min=bc.weight)
 
     def _improve(self, name: str, loss: Tensor) -> None:

@@ -49,8 +49,9 @@ def train_rl(config: Config, job: RlJob, reporter: Reporter, clock: Callable[[],
     """
     import torch
 
+    from so101.learning.rl.beginning import Beginning, TaskFacts
     from so101.learning.rl.curve import draw_curves
-    from so101.learning.rl.train_rl import CURVE, PICTURE, Beginning, RlTrainer, TaskFacts
+    from so101.learning.rl.train_rl import CURVE, PICTURE, RlTrainer
     from so101.tracking import tracked_run
 
     _need_stable_baselines()

@@ -52,7 +52,8 @@ def toy_demos(episodes: int = 5) -> Transitions:
 @pytest.fixture
 def make_trainer(tmp_path: Path):
     """(overrides, keywords of RlTrainer) -> a trainer of the toy in ``tmp_path/role``."""
-    from so101.learning.rl.train_rl import RlTrainer, TaskFacts
+    from so101.learning.rl.beginning import TaskFacts
+    from so101.learning.rl.train_rl import RlTrainer
 
     def make(*overrides: str, folder: Path | None = None, **keywords: Any) -> RlTrainer:
         facts = TaskFacts("toy", "toys", "Go there", JOINTS)

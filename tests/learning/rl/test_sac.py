@@ -30,9 +30,9 @@ def weights(network: torch.nn.Module) -> torch.Tensor:
 
 
 def fill(sac: FamilySac, reward: float, terminal: bool, count: int = 200) -> None:
-    """Rows that all pay `reward`."""
+    """Rows that all pay `reward` and lead to where they began."""
     random = np.random.default_rng(0)
-    obs, after = random.normal(size=(2, count, len(WORDS)))
+    obs = after = random.normal(size=(count, len(WORDS)))
     u = random.uniform(-1, 1, (count, 6))
     replay = sac.replay_buffer
     replay.online.add(replay.rows(obs, u, np.full(count, reward), np.full(count, float(terminal)), after))

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from so101.errors import DataError
+from so101.learning.rl.beginning import Beginning
 from so101.learning.rl.checkpoint import load_checkpoint, load_policy
 from so101.learning.rl.curve import read_curve
-from so101.learning.rl.train_rl import CURVE, PICTURE, STATE, Beginning
+from so101.learning.rl.train_rl import CURVE, PICTURE, STATE
 from so101.learning.rl.training_state import read_facts
 from so101.pipeline.progress import SilentReporter
 from so101.tracking import NullRun
