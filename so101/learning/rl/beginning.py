@@ -15,7 +15,8 @@ from so101.errors import DataError
 from so101.learning.rl.actions import ActionMap, make_action_map
 from so101.learning.rl.checkpoint import RlPolicy
 
-_SCALE, _LEAST_SCALE = 0.2, 0.02  # of relative actions without demos, and the least with them
+_SCALES = {"relative": 0.2, "incremental": 0.03}  # without demos
+_LEAST_SCALE = {"relative": 0.02, "incremental": 0.005}  # with them
 _FREE = {"steps", "evaluation", "save_minutes", "log_steps", "threads", "health", "device", "tasks"}
 
 
@@ -48,10 +49,10 @@ def choose_actions(settings: RlConfig, env: Any, demos: Transitions | None) -> A
         margin = np.maximum(0.05 * (high - low), 0.01)
         return make_action_map("absolute", env, low=np.clip(low - margin, -1, 1), high=np.clip(high + margin, -1, 1))
     if wanted.scale is not None or demos is None:
-        return make_action_map("relative", env, scale=_SCALE if wanted.scale is None else wanted.scale)
-    unit = make_action_map("relative", env, scale=2.0)
+        return make_action_map(wanted.mode, env, scale=_SCALES[wanted.mode] if wanted.scale is None else wanted.scale)
+    unit = make_action_map(wanted.mode, env, scale=2.0)
     used = np.quantile(np.abs(unit.from_env(demos.obs, demos.action)) * 2.0, 0.995, axis=0)
-    return make_action_map("relative", env, scale=np.maximum(1.1 * used, _LEAST_SCALE).astype(np.float32))
+    return make_action_map(wanted.mode, env, scale=np.maximum(1.1 * used, _LEAST_SCALE[wanted.mode]).astype(np.float32))
 
 
 def check_beginning(begin_with: Beginning, names: tuple[str, ...], settings: RlConfig) -> None:

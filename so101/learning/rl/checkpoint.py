@@ -35,7 +35,8 @@ FORMAT = 1
 class ActionFile(Section):
     """`ActionMap` in a file."""
 
-    mode: Literal["absolute", "relative"]
+    mode: Literal["absolute", "relative", "incremental"]
+    at: int = 0
     centre: list[float] = Field(min_length=1, max_length=64)
     scale: list[float]
     middle: list[float]

@@ -17,6 +17,7 @@ from stable_baselines3.sac.policies import SACPolicy
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from so101.learning.rl.actions import RandomActions
 from so101.learning.rl.networks import Actor, Critics, Standardise
 from so101.learning.rl.replay import Batch, Replay
 from so101.learning.rl.vec_env import FamilyVecEnv
@@ -98,8 +99,9 @@ class FamilySac(SAC):
         self._owed = 0.0
         self.intervened = 0
         self._overruled: np.ndarray | None = None
-        self._random = np.random.default_rng(settings.seed)
-        self._held_action = np.zeros((env.num_envs, *env.action_space.shape), np.float32)
+        self._random_actions = RandomActions(
+            (env.num_envs, *env.action_space.shape), settings.random_hold_s / env.env.control_dt, settings.seed
+        )
         self._figures: dict[str, list[Tensor]] = {}
         standardise = Standardise(torch.as_tensor(mean), torch.as_tensor(deviation), settings.normalisation.clip)
         super().__init__(
@@ -142,7 +144,7 @@ class FamilySac(SAC):
 
     def _sample_action(self, learning_starts: int, action_noise: Any = None, n_envs: int = 1) -> tuple[Any, Any]:
         if self.num_timesteps < self.random_steps:
-            action = stored = self._random_action()
+            action = stored = self._random_actions()
         else:
             action, stored = super()._sample_action(0, action_noise, n_envs)
         taken = None if self.takeover is None else self.takeover()
@@ -152,14 +154,6 @@ class FamilySac(SAC):
             u = self.env.map.from_env(self.env.obs, taken.actions)
             action[lanes] = stored[lanes] = u[lanes]
         return action, stored
-
-    def _random_action(self) -> np.ndarray:
-        """(N, A) evenly drawn; each lane's lasts `random_hold_s` on average."""
-        drawn = self._random.uniform(-1, 1, self._held_action.shape).astype(np.float32)
-        lasts_s = self.settings.random_hold_s
-        anew = self._random.random(len(drawn)) * max(lasts_s, 1e-9) < self.env.env.control_dt
-        self._held_action = np.where((anew | (self.num_timesteps == 0))[:, None], drawn, self._held_action)
-        return self._held_action.copy()
 
     def _store_transition(
         self,
@@ -204,7 +198,7 @@ class FamilySac(SAC):
             count -= len(batches)
 
     def pretrain(self, count: int) -> None:
-        """`count` updates on demos alone, the actor only imitating them."""
+        """`count` updates on demos alone, the actor only imitating them, at each."""
         for _ in range(count):
             (batch,) = self.replay_buffer.draw(1, self.settings.batch_size)
             self._update(batch, self.settings.target.tau, imitate=True)
@@ -228,7 +222,7 @@ class FamilySac(SAC):
         with torch.no_grad():
             torch._foreach_lerp_(self._target, self._networks["critic"], tau)
         self._n_updates += 1
-        if self._n_updates % settings.actor_every:
+        if not imitate and self._n_updates % settings.actor_every:
             return
         action, log_prob, greedy = self.actor.sample(obs)
         loss = torch.zeros((), device=self.device)

@@ -12,6 +12,7 @@ import numpy as np
 from so101.config.rl import RlConfig
 from so101.datasets.demo_transitions import Transitions
 from so101.errors import DataError
+from so101.learning.rl.actions import RandomActions
 from so101.learning.rl.beginning import (
     Beginning,
     TaskFacts,
@@ -291,10 +292,14 @@ class RlTrainer:
 
     def _look_around(self, rows: int) -> np.ndarray:
         """Observations (rows or more, D) of random actions."""
-        random, seen = np.random.default_rng(self.settings.seed), [self.env.reset()]
-        while len(seen) * self.env.num_envs < rows:
-            u = random.uniform(-1, 1, (self.env.num_envs, *self.env.action_space.shape)).astype(np.float32)
-            seen.append(self.env.step(u)[0])
+        env, seen = self.env, [self.env.reset()]
+        act = RandomActions(
+            (env.num_envs, *env.action_space.shape),
+            self.settings.random_hold_s / env.env.control_dt,
+            self.settings.seed,
+        )
+        while len(seen) * env.num_envs < rows:
+            seen.append(env.step(act())[0])
         return np.concatenate(seen)
 
     def _take_over(self, begin_with: Beginning) -> None:

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from so101.learning.rl.actions import ActionMap, make_action_map
+from so101.learning.rl.actions import ActionMap, RandomActions, make_action_map
 from tests.learning.rl.toy import ToyEnv
 
 
@@ -58,3 +58,12 @@ def test_it_comes_back_from_json(env):
     again = ActionMap.from_json(json.loads(json.dumps(actions.to_json())))
     u = np.full((7, 6), 0.4, np.float32)
     np.testing.assert_array_equal(again.to_env(seen(env), u), actions.to_env(seen(env), u))
+
+
+def test_random_actions_last_as_long_as_they_should():
+    act = RandomActions((50, 6), lasts=10.0, seed=0)
+    drawn = np.array([act() for _ in range(200)])
+    assert (np.diff(drawn, axis=0) != 0).any(-1).mean() == pytest.approx(0.1, abs=0.01)
+    assert drawn.mean() == pytest.approx(0, abs=0.05) and drawn.std() == pytest.approx(1 / np.sqrt(3), abs=0.03)
+    always = RandomActions((50, 6), lasts=0.0, seed=0)
+    assert (always() != always()).all()
