@@ -92,8 +92,8 @@ def make_action_map(
     if mode == "incremental":
         if "previous_action" not in env.words:
             raise DataError(
-                "training.rl.actions.mode is incremental, but the family's observation has no previous_action; add it to "
-                "`observation` of the family, or use relative"
+                "training.rl.actions.mode is incremental, but the family's observation has no previous_action; add it "
+                "to `observation` of the family, or use relative"
             )
         return ActionMap(mode, 0 * one, scale * one, 0 * one, one, env.words["previous_action"].start)
     low, high = low * one, high * one

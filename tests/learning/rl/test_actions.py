@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from so101.errors import DataError
 from so101.learning.rl.actions import ActionMap, RandomActions, make_action_map
 from tests.learning.rl.toy import ToyEnv
 
@@ -67,3 +68,20 @@ def test_random_actions_last_as_long_as_they_should():
     assert drawn.mean() == pytest.approx(0, abs=0.05) and drawn.std() == pytest.approx(1 / np.sqrt(3), abs=0.03)
     always = RandomActions((50, 6), lasts=0.0, seed=0)
     assert (always() != always()).all()
+
+
+def test_an_increment_is_added_to_the_last_action(env):
+    env.words = {"previous_action": slice(6, 12)}
+    actions = make_action_map("incremental", env, scale=0.1)
+    obs = seen(env)
+    obs[:, 6:12] = np.random.default_rng(0).uniform(-0.8, 0.8, (7, 6))
+    np.testing.assert_allclose(actions.to_env(obs, np.zeros((7, 6))), obs[:, 6:12], atol=1e-6)
+    np.testing.assert_allclose(actions.to_env(obs, np.full((7, 6), 0.5)), obs[:, 6:12] + 0.05, atol=1e-6)
+    again = ActionMap.from_json(json.loads(json.dumps(actions.to_json())))
+    np.testing.assert_allclose(again.from_env(obs, obs[:, 6:12] - 0.1), -1.0, atol=1e-5)
+
+
+def test_increments_need_the_last_action_in_the_observation(env):
+    env.words = {"qpos": slice(0, 6)}
+    with pytest.raises(DataError, match="has no previous_action; add it"):
+        make_action_map("incremental", env, scale=0.1)
