@@ -70,9 +70,13 @@ class Contestant:
 
     def end(self) -> None:
         """Its input ends, so it does."""
-        if self._process is not None:
-            self._process.stdin.close()
-            self._process.wait(20)
+        if self._process is None:
+            return
+        self._process.stdin.close()
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
 
 
 def contestants(arguments: argparse.Namespace) -> list[Contestant]:
@@ -124,7 +128,7 @@ def figures(all_of_them: list[Contestant]) -> list[dict[str, Any]]:
 
 def show(rows: list[dict[str, Any]], arguments: argparse.Namespace) -> None:
     """The tables: alone, vectorised, and who was left out."""
-    console = Console(width=None if sys.stdout.isatty() else 140)
+    console = Console(width=None if sys.stdout.isatty() else 170)
     for group in ("alone", "vectorised"):
         table = Table(
             title=f"{group}: environment steps a second, {1e3 * arguments.period:g} ms of control period, "
