@@ -67,7 +67,7 @@ class RlEntropyConfig(Section):
 class RlActionsConfig(Section):
     """What the actor's output means: `so101.learning.rl.actions`."""
 
-    mode: Literal["absolute", "relative"]
+    mode: Literal["absolute", "relative", "incremental"]
     range: Literal["full", "demos"]
     scale: float | None = Field(gt=0, le=2)
 
