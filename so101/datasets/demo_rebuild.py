@@ -29,10 +29,11 @@ class RecordedStates:
 
     Args:
         task: whose words and reward.
+        reward_mode: as of `FamilyVectorEnv`.
     """
 
-    def __init__(self, task: FamilyTask) -> None:
-        self.env = _Looking(task, 1, autoreset=False)
+    def __init__(self, task: FamilyTask, reward_mode: str | None = None) -> None:
+        self.env = _Looking(task, 1, autoreset=False, reward_mode=reward_mode)
 
     def along(
         self,
@@ -111,9 +112,10 @@ class _Looking(FamilyVectorEnv):
     ) -> Rebuilt:
         if target is not None:
             self._point[0] = target
+        self.active[0] = active
         obs, rewards, success, grasped, before = [], [], [], [], None
         for number in range(len(qpos)):
-            self.set_state(0, qpos[number], qvel[number], active)
+            self._put(0, qpos[number], qvel[number])  # not set_state, with which an episode begins
             if before is not None:
                 self._previous[0], self._action[0] = before, action[number - 1]
             before = self._action[0].copy()

@@ -99,6 +99,19 @@ def test_states_that_were_simulated_are_seen_as_the_simulation_saw_them(which, r
         np.testing.assert_allclose(seen.reward, episode.reward, atol=tolerance)
 
 
+def test_a_reward_that_remembers_the_step_before_is_seen_in_order(lift):
+    env = make_env(LIFT, 1, horizon=ROWS, autoreset=False, threads=1, reward_mode="potential")
+    words = find_words(header_of(env), CONFIG.robot.joint_names)
+    episode = lift[1][0]
+    env.reset(seed=episode.seed)
+    rewards = [env.step(action[None])[1][0] for action in episode.action]
+    obs = np.vstack([episode.obs, episode.next_obs[-1:]])
+    objects = {name: obs[:, words.objects[name]] for name in words.present(obs)}
+    seen = RecordedStates(env.task, "potential").along(obs[:, words.joints], objects, episode.action)
+    assert np.abs(rewards).max() > 1e-3
+    np.testing.assert_allclose(seen.reward, rewards, atol=1e-5)
+
+
 def test_speeds_of_a_steady_turn_are_exact(lift):
     env, dt = lift[0], lift[0].control_dt
     rate = np.array([0.5, -0.3, 0.2, 0.1, 0.4, 0.3])
