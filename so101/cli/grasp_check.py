@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,31 +15,74 @@ from rich.console import Console
 from rich.table import Table
 
 from so101.cli.options import Settings, with_options
+from so101.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from so101.tasks.grasp_check import GraspReport, Trial
 
-EPILOG = "Example: ./twin grasp-check --task cube_in_box"
+EPILOG = "Example: ./twin grasp-check --task so101_tower_lift_brick     (or --all: every task with a grasp)"
 
 
 @with_options(Settings)
 def grasp_check(
     settings: Settings,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Every task with a grasp: those of task.yaml and of the families.")
+    ] = False,
     json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write all figures here.")] = None,
 ) -> None:
     """Close the jaw on the task's object, lift it, hold it: how far it creeps, and that an open jaw holds nothing."""
     from so101.files import write_json
-    from so101.tasks.grasp_check import GraspNotHeld, check_grasp
+    from so101.tasks.grasp_check import GraspNotHeld
 
-    report = check_grasp(settings.load())
-    Console().print(_table(report))
+    console, reports = Console(), []
+    checks = _all(settings) if all_ else [_one(settings)]
+    for check in checks:
+        reports.append(check())
+        console.print(_table(reports[-1]))
     if json is not None:
-        write_json(json, report.to_json())
-    if report.faults:
+        write_json(json, [report.to_json() for report in reports] if all_ else reports[0].to_json())
+    failed = [report for report in reports if report.faults]
+    if failed:
         raise GraspNotHeld(
-            f"grasp-check {report.task}: {len(report.faults)} of the checks failed; see impratio and the contacts in "
-            "scene.yaml\n" + "\n".join(report.faults)
+            "\n".join(
+                f"grasp-check {report.task}: {len(report.faults)} of the checks failed; see impratio and the contacts "
+                f"{'of its family' if report.task.startswith('so101_') else 'in scene.yaml'}\n"
+                + "\n".join(report.faults)
+                for report in failed
+            )
         )
+
+
+def _one(settings: Settings) -> Callable[[], GraspReport]:
+    """The check of --task, a task of task.yaml or of a family."""
+    from so101.families import load_tasks
+    from so101.families.grasp_check import check_family_grasp
+    from so101.families.scene import workshop
+    from so101.tasks.grasp_check import check_grasp
+
+    plain = replace(settings, task=None).load()
+    if settings.task is None or settings.task in plain.task.tasks:
+        return partial(check_grasp, settings.load())
+    tasks = load_tasks(settings.configs, plain)
+    if settings.task not in tasks:
+        known = [*plain.task.tasks, *tasks]
+        raise ConfigError(
+            f"--task: unknown task {settings.task!r}; there are {', '.join(known)}{did_you_mean(settings.task, known)}"
+        )
+    task = tasks[settings.task]
+    if task.family.declaration.workshop_task is not None:
+        return partial(check_grasp, workshop(task.family))
+    return partial(check_family_grasp, task)
+
+
+def _all(settings: Settings) -> list[Callable[[], GraspReport]]:
+    from so101.families import load_tasks
+    from so101.families.grasp_check import grasp_tasks
+
+    plain = replace(settings, task=None).load()
+    names = [*plain.task.grasp_check.offsets_m, *grasp_tasks(load_tasks(settings.configs, plain))]
+    return [_one(replace(settings, task=name)) for name in names]
 
 
 def _table(report: GraspReport) -> Table:

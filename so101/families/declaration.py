@@ -385,9 +385,13 @@ class ExpertSettings(Section):
 
 
 class GraspCheck(Section):
-    """The object that `./twin grasp-check` lifts."""
+    """The object that `./twin grasp-check` lifts: where it stands, heights of the hand over its centre, and dips of
+    the approach under the horizontal. For the pipeline's own scene task.yaml has these."""
 
     slot: str
+    place_m: tuple[float, float] | None = None
+    offsets_m: list[float] = []
+    dips_deg: list[float] = []
 
 
 class TaskDeclaration(Section):

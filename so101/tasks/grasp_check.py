@@ -188,7 +188,7 @@ class GraspChecker:
         squeeze: list[float] = []
         poses = self._stay(self._q, self._jaw, s.hold_s, squeeze)
         lifted = self._height_of(p_obj_pinch) - start_height
-        creep = float(_slides(T_start, poses).max())
+        creep = float(slides(T_start, poses).max())
         outcome = CREPT if creep > s.max_creep_m else HELD
         if lifted < s.min_lifted_share * s.lift_m or not jaw_touching(sim, 0, self.name):
             outcome = LOST
@@ -199,7 +199,7 @@ class GraspChecker:
             lifted_m=lifted,
             creep_m=creep,
             creep_rad=float(rotation_angle(T_start[:3, :3], poses[:, :3, :3]).max()),
-            slip_m=float(_slides(T_before, poses).max()),
+            slip_m=float(slides(T_before, poses).max()),
             squeeze_n=float(np.mean(squeeze)),
         )
 
@@ -295,7 +295,7 @@ def _pair(contact: Contact) -> set[str]:
     return {contact.body_1, contact.body_2}
 
 
-def _slides(T_ee_obj_start: np.ndarray, T_ee_obj: np.ndarray) -> np.ndarray:
+def slides(T_ee_obj_start: np.ndarray, T_ee_obj: np.ndarray) -> np.ndarray:
     """(n,) m: how far the object's point that was at the pinch point (the origin of ee) lies from it in (n, 4, 4)."""
     p_obj_pinch = invert_pose(T_ee_obj_start)[:3, 3]
     return np.linalg.norm(T_ee_obj[:, :3, :3] @ p_obj_pinch + T_ee_obj[:, :3, 3], axis=-1)
