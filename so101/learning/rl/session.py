@@ -57,7 +57,11 @@ def train_rl(config: Config, job: RlJob, reporter: Reporter, clock: Callable[[],
     _need_stable_baselines()
     target = role_folder(config, job.role)
     make = _maker(job)
-    demos = _demos(job) if job.demos else None
+    curves = {role: role_folder(config, role) / "training" / CURVE for role in (job.role, *job.against)}
+    for role in job.against:
+        if not curves[role].is_file():
+            raise DataError(f"--against {role}: there is no {curves[role]}; train it first, or leave it out")
+    demos = _demos(job, reporter) if job.demos else None
     begin_with = None
     if job.begin_with is not None:
         from so101.learning.rl.checkpoint import load_checkpoint
@@ -83,9 +87,8 @@ def train_rl(config: Config, job: RlJob, reporter: Reporter, clock: Callable[[],
             with tracked_run(config, kind="train", name=job.role, params=params, resume_id=trainer.run_id) as run:
                 run.tags({"learner": "rl", "task": job.task.name})
                 trainer.run(reporter, run, clock)
-                curves = {job.role: target} | {role: role_folder(config, role) for role in job.against}
                 picture = target / "training" / PICTURE
-                draw_curves({k: v / "training" / CURVE for k, v in curves.items()}, picture, job.task.name)
+                draw_curves(curves, picture, job.task.name)
                 run.artifact(picture, "figures")
         else:
             reporter.message(f"{target} is trained: {begun} steps (begin anew with --fresh)")
@@ -152,15 +155,17 @@ def _maker(job: RlJob) -> Callable[[int, bool], Any]:
     return make
 
 
-def _demos(job: RlJob) -> Transitions:
+def _demos(job: RlJob, reporter: Reporter) -> Transitions:
+    """Rows of the demos, with the rewards of the training."""
     demos = load_transitions(job.demos, job.demo_filter, tasks=(job.task.name,))
-    recorded, ours = demos.header.meta.get("reward_mode"), job.settings.reward_mode
-    if recorded is not None and ours is not None and recorded != ours:
-        raise DataError(
-            f"{job.demos[0]}: its rewards are of mode {recorded!r}, training.rl.reward_mode is {ours!r}; record demos "
-            "with that reward, or train with theirs"
-        )
-    return demos
+    declared = job.task.family.declaration.reward.mode
+    recorded, ours = demos.header.meta.get("reward_mode", declared), job.settings.reward_mode or declared
+    if recorded == ours:
+        return demos
+    from so101.learning.rl.demo_rewards import with_rewards
+
+    reporter.message(f"demos were recorded with {recorded} rewards; they are paid anew, {ours}")
+    return with_rewards(demos, job.demos, job.demo_filter, job.task, ours)
 
 
 def _demo_line(demos: Transitions, actions: Any) -> str:

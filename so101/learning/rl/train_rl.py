@@ -147,16 +147,15 @@ class RlTrainer:
                 if self.step >= evaluate_at or self.step >= settings.steps:
                     evaluate_at = self._after(settings.evaluation.every_steps)
                     self._evaluate(run, self._minutes, reporter)
+                    saved = -math.inf  # a state that is older than the best policy would forget how good that was
                 reporter.advance(self.step - before, note=note)
                 if clock() - saved > 60 * settings.save_minutes:
                     self._save(run.id)
                     saved = clock()
-        except Exception:
+        except BaseException as stop:
+            if not isinstance(stop, Exception):  # asked to stop: what was learned since the last save is kept
+                self._save(run.id)
             raise
-        except BaseException:  # asked to stop: what was learned since the last save is kept
-            self._save(run.id)
-            raise
-        self._save(run.id)
         self._evaluator.close()
         return self._best
 
