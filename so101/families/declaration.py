@@ -519,9 +519,10 @@ def _known(key: str, name: str, known: Collection[str]) -> None:
 
 
 class Family(Section):
-    """A family by name: its declaration with a variant's changes, and the other configuration."""
+    """A family by name: its declaration with a variant's changes, the file that has it, the other configuration."""
 
     name: str
+    file: str
     declaration: FamilyDeclaration
     config: Config
 
@@ -564,14 +565,14 @@ def load_families(configs: Path | str | None = None, config: Config | None = Non
         label = f"{FOLDER}/{path.name}"
         declaration = validate(FamilyDeclaration, read_yaml(path), label)
         _check_workshop(declaration, config, label)
-        families[path.stem] = Family(name=path.stem, declaration=declaration, config=config)
+        families[path.stem] = Family(name=path.stem, file=path.name, declaration=declaration, config=config)
         for name, variant in declaration.variants.items():
             control = declaration.control.model_copy(
                 update={"horizon": variant.horizon} if variant.horizon is not None else {}
             )
             tasks = {task: declaration.tasks[task] for task in variant.tasks or declaration.tasks}
             changed = declaration.model_copy(update={"control": control, "tasks": tasks})
-            families[name] = Family(name=name, declaration=changed, config=config)
+            families[name] = Family(name=name, file=path.name, declaration=changed, config=config)
     if not families:
         raise ConfigError(f"{folder / FOLDER}: no family there; a family is a YAML file, see docs/families.md")
     return families

@@ -81,7 +81,7 @@ def _draw_slots(task: FamilyTask, seed: int, q: np.ndarray) -> dict[str, np.ndar
                 f"{task.name}: no room for {name!r} in region {place.region!r} beside "
                 f"{', '.join([*poses, 'the arm'])} after {attempts} attempts (seed {seed}); make the region larger or "
                 "separation_m smaller in "
-                f"configs/families/{task.family.name}.yaml"
+                f"configs/families/{task.family.file}"
             )
         poses[name] = pose + [0, 0, declared.start.drop_m, 0, 0, 0, 0]
     return poses

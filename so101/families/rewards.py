@@ -15,6 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
+from so101.errors import ConfigError
 from so101.families.declaration import FamilyTask, ReachReward, StagedReward
 from so101.families.goals import Features, Goal, Near, ReachPoint
 
@@ -143,17 +144,17 @@ def make_reward(task: FamilyTask, goal: Goal, jaw_range: tuple[float, float], mo
     """The reward of a task; `mode` instead of the family's: staged or potential.
 
     Raises:
-        ValueError: a mode that the family's weights do not allow.
+        ConfigError: a mode that the family's weights do not allow.
     """
     declared = task.family.declaration.reward
     mode = mode or declared.mode
     if isinstance(declared, ReachReward):
         if mode != "reach" or not isinstance(goal, ReachPoint):
-            raise ValueError(f"{task.name}: reward mode {mode!r} is not possible; its family has mode 'reach' only")
+            raise ConfigError(f"{task.name}: reward mode {mode!r} is not possible; its family has mode 'reach' only")
         return Reaching(declared, goal)
     kinds = {"staged": Staged, "potential": Potential}
     if mode not in kinds:
-        raise ValueError(f"{task.name}: reward mode {mode!r} is unknown; there are {', '.join(kinds)}")
+        raise ConfigError(f"{task.name}: reward mode {mode!r} is unknown; there are {', '.join(kinds)}")
     slot = (
         task.declaration.grasp.slot if task.declaration.grasp else getattr(task.goal.leaves[0].term[1], "subject", None)
     )

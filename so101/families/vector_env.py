@@ -36,7 +36,8 @@ class FamilyVectorEnv(gymnasium.vector.VectorEnv):
     `hold_action`). Observations (N, D) float32 are the word groups of the family, named in `observation_names`. Lane i
     begins with episode seed `seed` + i, and every later episode of the lane adds N; an episode's start depends on its
     seed alone. Nothing terminates; the horizon truncates. With `autoreset` the step that ends an episode returns the
-    next one's first observation, the last one as info["final_obs"]; without, a lane stays as it is until `reset_lanes`.
+    next one's first observation, the last one as info["final_obs"]; without, a lane goes on, truncated, until
+    `reset_lanes`.
 
     Args:
         task: what is done.

@@ -167,12 +167,12 @@ def test_a_cube_is_carried_only_in_the_hand():
 @pytest.mark.parametrize(
     ("distance_m", "speed", "change", "value"),
     [
-        (0.02, 0.3, 0.05, 1.0),
-        (0.07, 0.3, 0.05, 0.5 * 0.1 + 0.5 * 0.1**0.04),  # one narrow margin beyond, a fifth of the wide one
-        (0.27, 0.3, 0.05, 0.5 * 0.1**25 + 0.5 * 0.1),
-        (0.02, 5.3, 0.05, 0.5 + 0.5 * 0.1),
-        (0.02, 0.3, 1.05, 0.5 + 0.5 * 0.1),
-        (0.02, 5.3, 1.05, 0.55 * 0.55),
+        (0.005, 0.3, 0.05, 1.0),
+        (0.055, 0.3, 0.05, 0.5 * 0.1 + 0.5 * 0.1**0.04),  # one narrow margin beyond, a fifth of the wide one
+        (0.255, 0.3, 0.05, 0.5 * 0.1**25 + 0.5 * 0.1),
+        (0.005, 5.3, 0.05, 0.5 + 0.5 * 0.1),
+        (0.005, 0.3, 1.05, 0.5 + 0.5 * 0.1),
+        (0.005, 5.3, 1.05, 0.55 * 0.55),
     ],
 )
 def test_reach_by_hand(distance_m, speed, change, value):
