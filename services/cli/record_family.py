@@ -16,7 +16,7 @@ from so101.errors import ConfigError
 if TYPE_CHECKING:
     from so101.config import Config
     from so101.families import FamilyVectorEnv
-    from so101.families.recorder import Source
+    from so101.families.hands import Source
 
 EPILOG = "Example: ./twin record so101_tower_teleop_lift_brick --episodes 20      (without an arm: --no-arm)"
 INPUTS = ("keys", "expert")
@@ -73,7 +73,8 @@ def record(
     from so101.datasets.demo_states import header_of
     from so101.families import FamilyVectorEnv
     from so101.families.drivers import make_driver
-    from so101.families.recorder import JOG_KEYS, Recorder
+    from so101.families.hands import JOG_KEYS
+    from so101.families.recorder import Recorder
     from so101.families.viewer import Blind, run_show
 
     if input_ not in INPUTS:
@@ -103,7 +104,7 @@ def record(
 
 
 def _source(config: Config, env: FamilyVectorEnv, by: str, port: str | None, stack: ExitStack) -> Source:
-    from so101.families.recorder import Jog, Leader, StandIn
+    from so101.families.hands import Jog, Leader, StandIn
 
     if by == "keys":
         return Jog(env.lower, env.upper)

@@ -32,7 +32,7 @@ def replay(
     from so101.cli.progress import make_reporter
     from so101.datasets.demo_file import read_demo
     from so101.families import FamilyVectorEnv
-    from so101.families.shows import ReplayShow, demo_task
+    from so101.families.replay import ReplayShow, demo_task
     from so101.families.video import write_show
 
     config = settings.load()

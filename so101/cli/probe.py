@@ -48,7 +48,7 @@ def probe(
     from so101.families import FamilyVectorEnv
     from so101.families import probe as probing
     from so101.families.drivers import load_role
-    from so101.families.shows import check_fits, demo_task
+    from so101.families.replay import check_fits, demo_task
     from so101.files import write_json
 
     config = settings.load()

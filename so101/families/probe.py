@@ -13,7 +13,7 @@ from so101.config.family_tools import FamilyProbeConfig
 from so101.datasets.demo_file import Episode
 from so101.evaluation.statistics import wilson_interval
 from so101.families.declaration import FamilyTask, StagedReward
-from so101.families.shows import start_at
+from so101.families.replay import start_at
 from so101.families.vector_env import FamilyVectorEnv
 
 Act = Callable[[np.ndarray], np.ndarray]  # observations (N, D) to actions (N, A)

@@ -10,7 +10,8 @@ from so101.config import load_config
 from so101.datasets.demo_file import INTERVENED, SUCCESS, read_demo
 from so101.families import make_env
 from so101.families.drivers import Hold
-from so101.families.recorder import JOG_RAD, Jog, Leader, Recorder, StandIn
+from so101.families.hands import JOG_RAD, Jog, Leader, StandIn
+from so101.families.recorder import Recorder
 from so101.robot.base import BusError, RobotError
 from so101.robot.virtual import VirtualBus
 from so101.robot.virtual.plant import KinematicPlant

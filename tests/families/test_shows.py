@@ -13,7 +13,8 @@ from so101.datasets.demo_file import DemoHeader, write_demo
 from so101.errors import ConfigError, DataError
 from so101.families import make_env
 from so101.families.drivers import Hold, make_driver
-from so101.families.shows import DrivenShow, ReplayShow, demo_task, goal_marks, placed_qpos, start_at
+from so101.families.replay import ReplayShow, demo_task, placed_qpos, start_at
+from so101.families.shows import DrivenShow, goal_marks
 from so101.families.video import write_show
 from so101.families.viewer import Blind, Wish, run_show
 from tests.families.shows_data import demo_of
