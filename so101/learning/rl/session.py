@@ -138,7 +138,8 @@ def _evaluate(job: RlJob, folder: Path, make: Callable[[int, bool], Any], report
 
 
 def _maker(job: RlJob) -> Callable[[int, bool], Any]:
-    """(lanes, autoreset) -> environment of the task."""
+    """(lanes, autoreset) -> environment of the task. Episodes that are evaluated, those without autoreset, have the
+    family's horizon."""
     from so101.families import FamilyVectorEnv
 
     settings = job.settings
@@ -146,8 +147,8 @@ def _maker(job: RlJob) -> Callable[[int, bool], Any]:
     def make(lanes: int, autoreset: bool) -> Any:
         try:
             return FamilyVectorEnv(
-                job.task, lanes, horizon=settings.horizon, reward_mode=settings.reward_mode, autoreset=autoreset,
-                threads=job.threads,
+                job.task, lanes, horizon=settings.horizon if autoreset else None, reward_mode=settings.reward_mode,
+                autoreset=autoreset, threads=job.threads,
             )  # fmt: skip
         except ValueError as error:
             raise ConfigError(f"training.rl.reward_mode: {error}") from None

@@ -120,9 +120,9 @@ def test_a_damaged_state_is_told(make_trainer):
 
 
 def test_it_learns_from_demos(make_trainer):
-    """Imitation of five episodes alone: staying where one is returns about 0.4 of 20."""
-    trainer = make_trainer("steps=100", "bc.pretrain_updates=600", "learning_rate=0.003", demos=toy_demos())
-    assert trainer.sac.replay_buffer.demos.pinned == 100
+    """Imitation of 80 episodes alone: staying where one is returns about 0.4 of 20."""
+    trainer = make_trainer("steps=100", "bc.pretrain_updates=600", "learning_rate=0.003", demos=toy_demos(80))
+    assert trainer.sac.replay_buffer.demos.pinned == 1600
     train(trainer)
     rows = read_curve(trainer.own / CURVE)
     assert rows[0]["step"] == 0 and rows[0]["eval_return"] > 3
