@@ -150,7 +150,7 @@ def _maker(job: RlJob) -> Callable[[int, bool], Any]:
                 job.task, lanes, horizon=settings.horizon if autoreset else None, reward_mode=settings.reward_mode,
                 autoreset=autoreset, threads=job.threads,
             )  # fmt: skip
-        except ValueError as error:
+        except ConfigError as error:
             raise ConfigError(f"training.rl.reward_mode: {error}") from None
 
     return make
