@@ -20,7 +20,7 @@ from so101.pipeline.progress import StageResult
 from so101.pipeline.stages import STAGES
 
 LEARNING = ["merge", "sources", "train", "rl", "metrics", "compare", "record-pseudo-real"]
-FAMILIES = ["tasks", "preview", "probe", "demo"]
+FAMILIES = ["tasks", "preview", "probe", "expert", "demo"]
 COMMANDS = [
     "run",
     *STAGES,
