@@ -140,6 +140,7 @@ class RlConfig(Section):
     learning_rate: float = Field(gt=0, lt=1)
     gamma: float = Field(gt=0, lt=1)
     demo_share: float = Field(gt=0, lt=1)
+    demo_rewards: Literal["training", "recorded"]
     reward_mode: str | None
     horizon: int | None = Field(ge=1)
     actor: RlActorConfig

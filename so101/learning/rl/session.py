@@ -161,7 +161,7 @@ def _demos(job: RlJob, reporter: Reporter) -> Transitions:
     demos = load_transitions(job.demos, job.demo_filter, tasks=(job.task.name,))
     declared = job.task.family.declaration.reward.mode
     recorded, ours = demos.header.meta.get("reward_mode", declared), job.settings.reward_mode or declared
-    if recorded == ours:
+    if recorded == ours or job.settings.demo_rewards == "recorded":
         return demos
     from so101.learning.rl.demo_rewards import with_rewards
 
