@@ -90,9 +90,10 @@ def training_identity(
 
 
 def first_change(before: dict[str, Any], now: dict[str, Any], at: str = "") -> str:
-    """The first value that differs, as key: before -> now."""
-    for key in now:
-        old, new = before.get(key), now[key]
+    """The first value that differs, as key: before -> now; "" when none does. Settings that were not there before do
+    not count."""
+    for key in [key for key in now if key in before]:
+        old, new = before[key], now[key]
         if isinstance(old, dict) and isinstance(new, dict):
             if text := first_change(old, new, f"{at}{key}."):
                 return text

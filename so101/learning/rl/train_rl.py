@@ -79,8 +79,7 @@ class RlTrainer:
         facts = read_facts(self.own / STATE)
         self.run_id: str | None = facts.get("run_id")
         self._minutes, self._best = facts.get("minutes", 0.0), facts.get("best")
-        if facts and facts["identity"] != self.identity:
-            change = first_change(facts["identity"], self.identity)
+        if facts and (change := first_change(facts["identity"], self.identity)):
             raise DataError(
                 f"{folder}: holds a training of something else ({change}); set it as it was, train under another "
                 "--role, or begin anew with --fresh"

@@ -110,6 +110,13 @@ def test_other_settings_are_another_training(make_trainer):
         make_trainer(demos=toy_demos())
 
 
+def test_a_setting_that_there_was_not_does_not_count():
+    from so101.learning.rl.beginning import first_change
+
+    assert first_change({"a": 1, "b": {"c": 2}}, {"a": 1, "b": {"c": 2, "new": 3}, "more": 4}) == ""
+    assert first_change({"b": {"c": 2}}, {"b": {"c": 3}}) == "b.c: 2 -> 3"
+
+
 def test_a_damaged_state_is_told(make_trainer):
     trainer = make_trainer("steps=100")
     train(trainer)
