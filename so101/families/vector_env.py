@@ -12,12 +12,13 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from mujoco.rollout import Rollout
 
-from so101.errors import SimulationError, So101Error, did_you_mean
+from so101.errors import So101Error
 from so101.families.declaration import FamilyTask
 from so101.families.goals import AtRegion, Features, OnRegion, make_goal
+from so101.families.observation import Observation, read_parts
 from so101.families.placement import Beginning, draw_beginning
 from so101.families.rewards import make_reward
-from so101.families.scene import TOUCH, compiled, hand_bodies, slot_names
+from so101.families.scene import compiled
 from so101.sim.servo import set_past_commands
 
 JOINTS = 6
@@ -74,15 +75,19 @@ class FamilyVectorEnv(gymnasium.vector.VectorEnv):
         self.task, self.family, self.num_envs, self.autoreset = task, family, num_envs, autoreset
         self.mj_model = model = compiled(family)
         self.control_dt = family.declaration.control.control_dt
-        self.slots = slot_names(family)
         self.goal = make_goal(task)
+        self._parts = read_parts(task, model)
+        self.slots = self._parts.slots
+        self._observe = Observation(task, model, self._parts, self.goal)
+        self.observation_names, self.words = self._observe.names, self._observe.words
         self.lower, self.upper = model.actuator_ctrlrange.T.copy()  # (6,) rad each
         self._middle, self._half = (self.upper + self.lower) / 2, (self.upper - self.lower) / 2
         jaw = family.config.robot.joints[-1]
         self._reward = make_reward(task, self.goal, (jaw.lower_rad, jaw.upper_rad), reward_mode)
         self._gripper_site = family.declaration.arm.gripper_site
-        self._read_model()
-        self._lay_out()
+        self._statics = {name: np.tile(at, (num_envs, 1)) for name, at in self._parts.statics.items()}
+        self._state_size = mujoco.mj_stateSize(model, _STATE)
+        self._qvel = slice(_QPOS + model.nq, _QPOS + model.nq + model.nv)
         shape = (num_envs, len(self.observation_names))
         infinite = np.full(shape[1], np.inf, np.float32)
         self.single_observation_space = gymnasium.spaces.Box(-infinite, infinite, dtype=np.float32)
@@ -109,60 +114,6 @@ class FamilyVectorEnv(gymnasium.vector.VectorEnv):
         self._begun = False
 
     # ---- what is where -------------------------------------------------------------------------------------------
-
-    def _read_model(self) -> None:
-        model = self.mj_model
-        self._state_size = mujoco.mj_stateSize(model, _STATE)
-        self._qvel = slice(_QPOS + model.nq, _QPOS + model.nq + model.nv)
-        self._slot_qpos = [slice(a := int(model.joint(name).qposadr[0]), a + 7) for name in self.slots]
-        self._slot_qvel = [slice(a := int(model.joint(name).dofadr[0]), a + 6) for name in self.slots]
-        known = {model.site(number).name: number for number in range(model.nsite)}
-        sites = {self._gripper_site}
-        for kind, value in (leaf.term for leaf in self.task.goal.leaves):
-            if hasattr(value, "site"):
-                if value.site not in known:
-                    raise SimulationError(
-                        f"families/{self.family.name}: tasks.{self.task.short_name}.goal.{kind}.site names "
-                        f"{value.site!r}; the model has {', '.join(known)}{did_you_mean(value.site, known)}"
-                    )
-                sites.add(value.site)
-        self._sites = sorted(sites)
-        self._site_numbers = np.array([known[name] for name in self._sites])
-        self._statics = {
-            name: np.tile(model.body(name).pos, (self.num_envs, 1)) for name in self.family.declaration.statics
-        }
-        bodies = hand_bodies(self.family)
-        self._touch_columns = np.array(
-            [[model.sensor(TOUCH.format(slot=s, body=b)).adr[0] for b in bodies] for s in self.slots], int
-        ).reshape(len(self.slots), 2)
-        park = self.family.declaration.park
-        self._parked = np.zeros((len(self.slots), 7))
-        for number in range(len(self.slots)):
-            x, y, z = park.position_m
-            self._parked[number] = [x + number * park.step_m, y, z, 1, 0, 0, 0]
-
-    def _lay_out(self) -> None:
-        model = self.mj_model
-        joints = self.family.config.robot.joint_names
-        pose, twist = ("x", "y", "z", "qw", "qx", "qy", "qz"), ("vx", "vy", "vz", "wx", "wy", "wz")
-        names: dict[str, list[str]] = {
-            "qpos": [f"{j}.pos" for j in joints] + [f"{s}.{c}" for s in self.slots for c in pose],
-            "qvel": [f"{j}.vel" for j in joints] + [f"{s}.{c}" for s in self.slots for c in twist],
-            "active": [f"{s}.active" for s in self.slots],
-            "goal": [f"{part}.{c}" for part in ("gripper", "to_subject", "to_target") for c in "xyz"],
-            "site": [f"gripper.{c}" for c in "xyz"],
-            "target": [f"target.{c}" for c in "xyz"],
-            "target_minus_site": [f"to_target.{c}" for c in "xyz"],
-            "previous_action": [f"{j}.previous_action" for j in joints],
-        }
-        if len(names["qpos"]) != model.nq or len(names["qvel"]) != model.nv:
-            raise EnvironmentFault(f"{self.task.name}: the model has free bodies that are no slots")
-        self.words: dict[str, slice] = {}
-        self.observation_names: list[str] = []
-        for group in self.family.declaration.observation:
-            start = len(self.observation_names)
-            self.observation_names += names[group]
-            self.words[group] = slice(start, len(self.observation_names))
 
     @property
     def qpos(self) -> np.ndarray:
@@ -237,14 +188,14 @@ class FamilyVectorEnv(gymnasium.vector.VectorEnv):
         self._begun = True
         features = self._features()
         self._reward.reset(features, np.asarray(lanes, bool))
-        return self._observe(features), self._info(features)
+        return self._observe(features, self.active), self._info(features)
 
     def _begin(self, lane: int, beginning: Beginning) -> None:
         qpos = np.zeros(self.mj_model.nq)
         qpos[:JOINTS] = beginning.q
-        for number, (name, where) in enumerate(zip(self.slots, self._slot_qpos, strict=True)):
+        for number, (name, where) in enumerate(zip(self.slots, self._parts.slot_qpos, strict=True)):
             self.active[lane, number] = name in beginning.poses
-            qpos[where] = beginning.poses.get(name, self._parked[number])
+            qpos[where] = beginning.poses.get(name, self._parts.parked[number])
         self._point[lane] = beginning.point
         self._put(lane, qpos, np.zeros(self.mj_model.nv))
 
@@ -290,7 +241,7 @@ class FamilyVectorEnv(gymnasium.vector.VectorEnv):
         shortfall = self.goal.shortfall_m(features)
         self._held = np.where(shortfall <= 0.0, self._held + 1, 0)
         truncated = self.steps >= self.horizon
-        observation, info = self._observe(features), self._info(features, shortfall)
+        observation, info = self._observe(features, self.active), self._info(features, shortfall)
         if self.autoreset and truncated.any():
             info["final_obs"] = observation
             seeds = self.episode_seeds + self.num_envs
@@ -305,75 +256,36 @@ class FamilyVectorEnv(gymnasium.vector.VectorEnv):
         self._state[:] = self._states[:, -1]
         if len(self.slots):
             # sensors are those of the last physics step's start, 2 ms before the state
-            self._touch[:] = (self._sensors[:, -1][:, self._touch_columns] > 0).all(-1)
-        for number, (where, speed) in enumerate(zip(self._slot_qpos, self._slot_qvel, strict=True)):
+            self._touch[:] = (self._sensors[:, -1][:, self._parts.touch_columns] > 0).all(-1)
+        for number, (where, speed) in enumerate(zip(self._parts.slot_qpos, self._parts.slot_qvel, strict=True)):
             absent = ~self.active[:, number]
             if absent.any():
-                self.qpos[absent, where] = self._parked[number]
+                self.qpos[absent, where] = self._parts.parked[number]
                 self.qvel[absent, speed] = 0.0
 
     # ---- what is seen --------------------------------------------------------------------------------------------
 
     def _features(self) -> Features:
         model, data, qpos = self.mj_model, self._scratch, self.qpos
-        into, found, numbers = data.qpos, data.site_xpos, self._site_numbers
+        into, found, numbers = data.qpos, data.site_xpos, self._parts.site_numbers
         sites = np.empty((self.num_envs, len(numbers), 3))
         for lane in range(self.num_envs):
             into[:] = qpos[lane]
             mujoco.mj_kinematics(model, data)
             sites[lane] = found[numbers]
-        places = [qpos[:, where] for where in self._slot_qpos]
+        places = [qpos[:, where] for where in self._parts.slot_qpos]
         return Features(
             qpos=qpos,
             qvel=self.qvel,
             bodies=self._statics | {name: place[:, :3] for name, place in zip(self.slots, places, strict=True)},
             rotations={name: place[:, 3:] for name, place in zip(self.slots, places, strict=True)},
-            sites={name: sites[:, number] for number, name in enumerate(self._sites)},
+            sites={name: sites[:, number] for number, name in enumerate(self._parts.sites)},
             grasped={name: self._touch[:, number] for number, name in enumerate(self.slots)},
             target=self._point,
             action=self._action,
             previous_action=self._previous,
             gripper_site=self._gripper_site,
         )
-
-    def _observe(self, f: Features) -> np.ndarray:
-        observation = np.empty((self.num_envs, len(self.observation_names)), np.float32)
-        for group, where in self.words.items():
-            observation[:, where] = getattr(self, f"_words_{group}")(f)
-        return observation
-
-    def _words_qpos(self, f: Features) -> np.ndarray:
-        return self._without_absent(f.qpos, self._slot_qpos)
-
-    def _words_qvel(self, f: Features) -> np.ndarray:
-        return self._without_absent(f.qvel, self._slot_qvel)
-
-    def _without_absent(self, values: np.ndarray, slots: list[slice]) -> np.ndarray:
-        if self.active.all():
-            return values
-        words = values.copy()
-        for number, where in enumerate(slots):
-            words[~self.active[:, number], where] = 0.0
-        return words
-
-    def _words_active(self, f: Features) -> np.ndarray:
-        return self.active
-
-    def _words_goal(self, f: Features) -> np.ndarray:
-        subject, target = self.goal.subject_m(f), self.goal.target_m(f)
-        return np.concatenate([f.gripper, subject - f.gripper, target - subject], axis=-1)
-
-    def _words_site(self, f: Features) -> np.ndarray:
-        return f.gripper
-
-    def _words_target(self, f: Features) -> np.ndarray:
-        return f.target
-
-    def _words_target_minus_site(self, f: Features) -> np.ndarray:
-        return f.target - f.gripper
-
-    def _words_previous_action(self, f: Features) -> np.ndarray:
-        return self._action
 
     def _info(self, f: Features, shortfall: np.ndarray | None = None) -> dict[str, np.ndarray]:
         if shortfall is None:
