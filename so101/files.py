@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from so101.errors import DataError
 
 
 @contextmanager
@@ -33,6 +37,23 @@ def write_atomic(path: Path | str, write: Callable[[BinaryIO], Any]) -> None:
         write(file)
         file.flush()
         os.fsync(file.fileno())
+
+
+def check_writable(path: Path | str) -> None:
+    """Try whether a file could be written at `path`, before the work whose result it is to hold.
+
+    Raises:
+        DataError: it could not.
+    """
+    path = Path(path)
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror or error}); name another file") from None
 
 
 def write_text(path: Path | str, text: str) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from services.viewer.opening import ViewSettings
+from so101.cli.family_options import MOST_SEED
 from so101.cli.options import with_options
 from so101.errors import ConfigError
 
@@ -27,7 +28,9 @@ def policy_view(
         Path | None,
         typer.Option(metavar="FOLDER", help="With the roles.", show_default="deploy.server.models_dir"),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the first episode; the next ones follow.")] = 1_000_000,
+    seed: Annotated[
+        int, typer.Option(min=0, max=MOST_SEED, help="Of the first episode; the next ones follow.")
+    ] = 1_000_000,
     marks: Annotated[bool, typer.Option("--marks/--no-marks", help="Lines from the hand to subject and goal.")] = True,
 ) -> None:
     """Watch a policy drive: distances to the object and the goal, success, and how many episodes ended well."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from services.viewer.opening import ViewSettings, open_front
+from so101.cli.family_options import MOST_SEED
 from so101.cli.options import with_options
 from so101.errors import ConfigError
 
@@ -35,7 +36,7 @@ def record(
             show_default="<deploy.family_record.folder>/<time>_<task>.demo",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the first start; the next ones follow.")] = 10_000,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Of the first start; the next ones follow.")] = 10_000,
     keep_failures: Annotated[
         bool, typer.Option("--keep-failures", help="Keep episodes whose time is over, too.")
     ] = False,

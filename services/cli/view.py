@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from services.viewer.opening import ViewSettings
+from so101.cli.family_options import MOST_SEED
 from so101.cli.options import with_options
 
 EPILOG = "Example: ./twin view so101_tower_cube_in_bowl --seed 7      (sliders move the joints; --page for a browser)"
@@ -16,7 +17,7 @@ EPILOG = "Example: ./twin view so101_tower_cube_in_bowl --seed 7      (sliders m
 def view(
     settings: ViewSettings,
     task: Annotated[str, typer.Argument(metavar="TASK", help="As ./twin tasks lists them.")],
-    seed: Annotated[int, typer.Option(min=0, help="Of the first start.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Of the first start.")] = 0,
 ) -> None:
     """Look at a task and move the arm by sliders: in a window, or as a page of this machine where there is none."""
     from so101.families import FamilyVectorEnv

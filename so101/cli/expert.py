@@ -11,7 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from so101.cli.family_options import FamilySettings
+from so101.cli.family_options import MOST_SEED, FamilySettings
 from so101.cli.options import with_options
 from so101.cli.progress import make_reporter
 
@@ -29,7 +29,9 @@ def expert(
     settings: FamilySettings,
     task: Annotated[str, typer.Argument(metavar="TASK", help="Task of a family; ./twin tasks lists them.")],
     episodes: Annotated[int, typer.Option(min=1, help="How many.")] = 20,
-    seed: Annotated[int, typer.Option(min=0, help="Of the first episode's start; each later one adds 1.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=MOST_SEED, help="Of the first episode's start; each later one adds 1.")
+    ] = 0,
     out: Annotated[Path | None, typer.Option(metavar="FILE.demo", help="Keep the successful episodes here.")] = None,
     keep_failures: Annotated[bool, typer.Option("--keep-failures", help="Keep the failed ones too.")] = False,
     noise: Annotated[
@@ -42,10 +44,12 @@ def expert(
         int | None, typer.Option(min=1, help="Steps in which the jaw is closed.", show_default="the family's")
     ] = None,
     z_grasp: Annotated[
-        float | None, typer.Option(help="Hand over the object's centre, m.", show_default="the family's")
+        float | None,
+        typer.Option(min=-0.1, max=0.1, help="Hand over the object's centre, m.", show_default="the family's"),
     ] = None,
     jaw_open: Annotated[
-        float | None, typer.Option(metavar="RAD", help="Jaw while it comes down.", show_default="the family's")
+        float | None,
+        typer.Option(min=-0.2, max=1.8, metavar="RAD", help="Jaw while it comes down.", show_default="the family's"),
     ] = None,
     feedback: Annotated[
         bool, typer.Option("--feedback", help="Command from where the joints are, not from the last command.")
@@ -72,8 +76,10 @@ def expert(
     from so101.families import FamilyVectorEnv
     from so101.families.expert import ExpertOptions, settings_of
     from so101.families.expert_run import ExpertRun, with_changes
-    from so101.files import write_json
+    from so101.files import check_writable, write_json
 
+    for path in filter(None, (out, json)):
+        check_writable(path)
     config, found = settings.load(), settings.task(task)
     declared, control = found.family.declaration.expert, found.family.declaration.control
     wanted = lanes or (declared.lanes if declared else 1)

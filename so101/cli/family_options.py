@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from so101.families import FamilyTask
 
 
+MOST_SEED = 2**31 - 1  # what numpy, torch and the 64 bit word of a .demo all take, with room for later episodes
+
+
 @dataclass(frozen=True)
 class FamilySettings:
     """Where families and the other settings come from. For `so101.cli.options.with_options`."""

@@ -10,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from so101.cli.family_options import FamilySettings
+from so101.cli.family_options import MOST_SEED, FamilySettings
 from so101.cli.options import with_options
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def probe(
     role: Annotated[str, typer.Argument(metavar="ROLE", help="A policy of ./twin rl.")],
     demos: Annotated[Path, typer.Option(metavar="FILE.demo", help="Episodes it should have learnt from.")],
     episodes: Annotated[int, typer.Option(min=0, help="Of its own; 0: none.")] = 8,
-    seed: Annotated[int, typer.Option(min=0, help="Of the first start of its own.")] = 5000,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Of the first start of its own.")] = 5000,
     steps: Annotated[int, typer.Option(min=1, help="Of each of its own.")] = 300,
     replay_episode: Annotated[
         int | None,

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from so101.cli.family_options import FamilySettings
+from so101.cli.family_options import MOST_SEED, FamilySettings
 from so101.cli.options import with_options
 from so101.cli.progress import make_reporter
 
@@ -33,7 +33,8 @@ def rl(
         int | None, typer.Option(min=1, help="Of all lanes together.", show_default="training.rl.steps")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Of weights and draws.", show_default="training.rl.seed")
+        int | None,
+        typer.Option(min=0, max=MOST_SEED, help="Of weights and draws.", show_default="training.rl.seed"),
     ] = None,
     init: Annotated[
         str | None, typer.Option(metavar="ROLE", help="Begin with the weights of this role, of the same family.")

@@ -15,6 +15,7 @@ from so101.pipeline.progress import Reporter
 
 FindTask = Callable[[str], FamilyTask]
 DEMO, HDF5 = (".demo",), (".hdf5", ".h5")
+_OTHER_FILES = (".hdf", ".hd5", ".json", ".jsonl", ".npz", ".parquet", ".zarr", ".mp4", ".zip", ".tar", ".csv")
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,8 @@ def convert(
         raise DataError(f"{out}: exists; name another --out, or move it away")
     if DEMO[0] not in (source.suffix, out.suffix):
         raise DataError(f"{source} to {out}: one of the two must be a .demo file")
+    if out.suffix.lower() in _OTHER_FILES:
+        raise DataError(f"{out}: cannot tell what to write; .demo, {' or '.join(HDF5)}, or a folder name for LeRobot")
     if source.suffix not in DEMO:
         return _to_demo(source, out, config, reporter, task, find, accept_rate)
     file = read_demo(source)

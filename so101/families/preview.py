@@ -15,6 +15,8 @@ from so101.families.render import FamilyRenderer
 from so101.families.scene import compiled, slot_names
 from so101.files import atomic_path
 
+MOST_AWAY_M = 2.0  # what stands further is in no picture of the desk
+
 
 class Clamped(NamedTuple):
     """A joint that the model cannot have: LeRobot units, as given and as drawn."""
@@ -56,7 +58,7 @@ def state_of(family: Family, q: np.ndarray, places: Mapping[str, tuple[float, fl
     """(nq,) of joints q (6,) rad with slots standing at x, y (m, the family's world), others parked.
 
     Raises:
-        ConfigError: a slot that the family does not have, or one whose surface is not known.
+        ConfigError: a slot that the family does not have, or a place that is none.
     """
     declared = family.declaration
     model = compiled(family)
@@ -69,6 +71,8 @@ def state_of(family: Family, q: np.ndarray, places: Mapping[str, tuple[float, fl
                 f"{family.name} has no object {name!r} to place; it has {', '.join(declared.slots) or 'none'}"
                 f"{did_you_mean(name, known)}"
             )
+        if not (abs(x) <= MOST_AWAY_M and abs(y) <= MOST_AWAY_M):  # nan, or centimetres
+            raise ConfigError(f"{name} at {x:g}, {y:g}: metres from the arm's base, within {MOST_AWAY_M:g} each way")
         address = int(model.joint(name).qposadr[0])
         qpos[address : address + 7] = [x, y, surface_m(family) - declared.slots[name].bottom_m, 1.0, 0.0, 0.0, 0.0]
     return qpos

@@ -7,11 +7,14 @@ from pathlib import Path
 import numpy as np
 
 from so101.config import Config
+from so101.errors import DataError
 from so101.families.render import FamilyRenderer, Orbit
 from so101.families.viewer import Show
+from so101.files import check_writable
 from so101.pipeline.progress import Reporter
 from so101.rendering.video import VideoWriter
 
+SUFFIX = ".mp4"
 _MAX_FPS = 50.0
 
 
@@ -24,9 +27,12 @@ def write_show(
         speed: times as fast; moments are left out beyond 50 pictures a second.
 
     Raises:
-        DataError: it cannot be encoded.
+        DataError: it cannot be encoded or written, or is not called .mp4.
         SimulationError: no OpenGL context.
     """
+    if Path(path).suffix.lower() != SUFFIX:
+        raise DataError(f"{path}: a video is written as {SUFFIX}; give it a name that ends so")
+    check_writable(path)
     viewer = config.deploy.viewer
     rate = speed / show.period_s
     stride = max(1, int(np.ceil(rate / _MAX_FPS)))

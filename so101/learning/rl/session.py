@@ -112,7 +112,9 @@ def role_folder(config: Config, role: str) -> Path:
         DataError: not the name of a folder.
     """
     if not role or Path(role).name != role or role.startswith("."):
-        raise DataError(f"--role {role!r}: must be the name of a folder, without slashes")
+        raise DataError(
+            f"role {role!r}: must be the name of a folder in {config.deploy.server.models_dir}, without slashes"
+        )
     return Path(config.deploy.server.models_dir) / role
 
 
