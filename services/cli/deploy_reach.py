@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from so101.families.declaration import FamilyTask
     from so101.robot.tick_map import TickMap
 
+_FURTHEST_M = 1.0  # twice the arm's length: a point beyond was meant in mm or cm
 EPILOG = "Example: ./twin deploy-reach --sim --arm --target 0.22,0.05,0.18      (without --sim: the real arm)"
 
 _POLICIES = ("learned", "scripted")
@@ -88,6 +89,8 @@ def deploy_reach(
         raise ConfigError("--transfer makes its own virtual arms; leave out --arm, --sim and --port")
     if sim and port is not None:
         raise ConfigError("--sim makes its own port; leave out --port")
+    if sim and calibration is not None:
+        raise ConfigError("--sim makes its own calibration; leave out --calibration")
     task = find_task(own.task, settings.configs)
     make_policy = _policy(config, policy, role or own.role, task)
     first = config.deploy.evaluation.first_seed if seed is None else seed
@@ -241,6 +244,11 @@ def _point(target: str | None, targets: int | None, transfer: bool) -> tuple[flo
         x = y = z = float("nan")
     if not np.isfinite([x, y, z]).all():
         raise ConfigError(f"--target {target}: write it as X,Y,Z in m, for example 0.22,0,0.18")
+    if np.linalg.norm([x, y, z]) > _FURTHEST_M:
+        raise ConfigError(
+            f"--target {target}: {np.linalg.norm([x, y, z]):g} m from the base, no arm reaches so far; write it in "
+            "metres, for example 0.22,0,0.18"
+        )
     return x, y, z
 
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from so101.cli.family_options import MOST_SEED, FamilySettings
 from so101.cli.options import with_options
 from so101.cli.progress import make_reporter
+from so101.errors import ConfigError
 
 EPILOG = "Example: ./twin rl so101_tower_lift_brick --role lift --demos demos/lift.demo"
 
@@ -56,6 +57,9 @@ def rl(
     """Learn a task of a family by SAC, with demos by RLPD. Stopped or killed, the same command goes on."""
     from so101.learning.rl.session import RlJob, evaluate_role, train_rl
 
+    files = tuple(Path(part.strip()) for part in (demos or "").split(",") if part.strip())
+    if demos is not None and not files:  # as an empty variable of a shell gives
+        raise ConfigError(f"--demos {demos!r} names no file; name .demo files with commas between, or leave it out")
     config = settings.load()
     console = Console()
     own = "training.rl."
@@ -70,7 +74,7 @@ def rl(
         task=settings.task(name),
         role=name if role is None else role,
         settings=chosen,
-        demos=tuple(Path(part.strip()) for part in (demos or "").split(",") if part.strip()),
+        demos=files,
         demo_filter=demo_filter,
         begin_with=init,
         intervene=intervene == "expert",

@@ -39,13 +39,19 @@ def _one_fault(file_name: str, model: type[BaseModel], error: dict[str, Any]) ->
     key = ".".join(str(part) for part in error["loc"]) or "(top level)"
     if error["type"] == "extra_forbidden":
         allowed = _allowed(model, error["loc"])
-        return f"{file_name}: unknown key {key!r} (value {error['input']!r}); allowed here: {allowed}"
+        return f"{file_name}: unknown key {key!r} (value {_short(error['input'])}); allowed here: {allowed}"
     if error["type"] == "missing":
         return f"{file_name}: key {key!r} is missing; add it (allowed here: {_allowed(model, error['loc'])})"
     message = error["msg"].removeprefix("Value error, ")
     if isinstance(error["input"], dict):  # a rule over several keys: its text names them, the mapping would bury it
         return f"{file_name}: {message}" if not error["loc"] else f"{file_name}: {key}: {message}"
     return f"{file_name}: {key} is {error['input']!r}; {message[0].lower()}{message[1:]}"
+
+
+def _short(value: Any) -> str:
+    """What was written; of a whole section its beginning."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:76]} ..."
 
 
 def validate(model: type[Section], values: Any, file_name: str) -> Section:

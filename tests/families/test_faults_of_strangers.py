@@ -1,9 +1,11 @@
 """What a stranger gets wrong at the tools around families ends in one sentence, before any work."""
 
+import shutil
+
 import pytest
 
 from services.cli.app import main
-from so101.config import load_config
+from so101.config import CONFIGS_DIR, load_config
 from so101.errors import ConfigError, DataError
 from so101.families import find_task
 from so101.families.preview import joints_of, state_of
@@ -42,3 +44,24 @@ def test_what_cannot_be_written_is_said_beforehand(tmp_path):
 def test_numbers_out_of_range_are_usage_errors(option, capsys):
     assert main(["expert", "so101_tower_lift_brick", *option]) == 2
     assert option[0] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("demos", ["", ","])
+def test_no_demos_where_some_were_meant_is_an_error(demos, capsys):
+    assert main(["rl", "so101_tower_lift_brick", "--demos", demos]) == 2
+    assert "names no file" in capsys.readouterr().err
+
+
+def test_models_that_cannot_be_there_end_in_a_sentence(tmp_path, capsys):
+    (tmp_path / "models").write_text("a file")
+    code = main(["rl", "so101_reach", "--role", "x", "--set", f"deploy.server.models_dir={tmp_path / 'models'}"])
+    assert code == 5 and "--role" in capsys.readouterr().err
+
+
+def test_an_unknown_section_is_named_without_all_it_holds(tmp_path):
+    text = (CONFIGS_DIR / "families" / "so101_tower.yaml").read_text()
+    shutil.copytree(CONFIGS_DIR, tmp_path / "configs")
+    file = tmp_path / "configs" / "families" / "so101_tower.yaml"
+    file.write_text(text.replace("\nregions:", "\nregoins:"))
+    with pytest.raises(ConfigError, match=r"unknown key 'regoins' \(value .{80}\); .*did you mean 'regions'"):
+        find_task("so101_tower_lift_brick", tmp_path / "configs")

@@ -74,7 +74,7 @@ def train_rl(config: Config, job: RlJob, reporter: Reporter, clock: Callable[[],
         takeover = expert_takeover(job.settings.intervention)
     task = TaskFacts(job.task.name, job.task.family.name, job.task.language, tuple(config.robot.joint_names))
     folder = RoleFolder(target)
-    with lock_folder(folder, "--role"), explain_disk_errors(folder, "--role"):
+    with explain_disk_errors(folder, "--role"), lock_folder(folder, "--role"):
         torch.set_num_threads(job.settings.threads)
         if job.fresh:
             shutil.rmtree(target / "training", ignore_errors=True)
