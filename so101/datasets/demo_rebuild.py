@@ -104,7 +104,7 @@ class _Looking(FamilyVectorEnv):
 
     def qpos_of(self, q: np.ndarray, objects: Mapping[str, np.ndarray]) -> np.ndarray:
         """(T, nq) of joints (T, 6) and poses (T, 7); other slots are where absent ones are kept."""
-        parked = {name: np.repeat(self._parked[[number]], len(q), axis=0) for number, name in enumerate(self.slots)}
+        parked = {name: np.repeat(self._parts.parked[[number]], len(q), axis=0) for number, name in enumerate(self.slots)}
         return np.concatenate([q, *(objects.get(name, parked[name]) for name in self.slots)], axis=1)
 
     def look_along(
@@ -121,10 +121,10 @@ class _Looking(FamilyVectorEnv):
             before = self._action[0].copy()
             sensors = self.data(0).sensordata
             if len(self.slots):
-                self._touch[0] = (sensors[self._touch_columns] > 0).all(-1)
+                self._touch[0] = (sensors[self._parts.touch_columns] > 0).all(-1)
             features = self._features()
             info = self._info(features)
-            obs.append(self._observe(features)[0])
+            obs.append(self._observe(features, self.active)[0])
             grasped.append(info["grasped"][0])
             if number == 0:
                 self._reward.reset(features, np.ones(1, bool))
