@@ -56,6 +56,7 @@ def draw_curves(curves: Mapping[str, Path], path: Path, title: str) -> None:
 
     matplotlib.use("Agg")
     from matplotlib.figure import Figure
+    from matplotlib.ticker import EngFormatter
 
     figure = Figure(figsize=(15, 4.2), layout="constrained")
     success, returns, values = figure.subplots(1, 3)
@@ -82,6 +83,7 @@ def draw_curves(curves: Mapping[str, Path], path: Path, title: str) -> None:
     values.axhline(1.0, color="grey", lw=0.8)
     for ax in (success, returns, values):
         ax.set_xlabel("environment steps")
+        ax.xaxis.set_major_formatter(EngFormatter())  # 100 k: whole numbers run into each other
         ax.grid(alpha=0.3)
         if ax.get_legend_handles_labels()[0]:
             ax.legend(fontsize=8)
