@@ -69,9 +69,6 @@ class FamilySettings:
         Raises:
             ConfigError: there is none of that name, or a file is not valid.
         """
-        from so101.errors import ConfigError, did_you_mean
+        from so101.families.declaration import task_of
 
-        tasks = self.tasks()
-        if name not in tasks:
-            raise ConfigError(f"unknown task {name!r}; there are {', '.join(tasks)}{did_you_mean(name, tasks)}")
-        return tasks[name]
+        return task_of(self.tasks(), name)

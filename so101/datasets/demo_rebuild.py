@@ -104,7 +104,8 @@ class _Looking(FamilyVectorEnv):
 
     def qpos_of(self, q: np.ndarray, objects: Mapping[str, np.ndarray]) -> np.ndarray:
         """(T, nq) of joints (T, 6) and poses (T, 7); other slots are where absent ones are kept."""
-        parked = {name: np.repeat(self._parts.parked[[number]], len(q), axis=0) for number, name in enumerate(self.slots)}
+        places = zip(self.slots, self._parts.parked, strict=True)
+        parked = {name: np.repeat(place[None], len(q), axis=0) for name, place in places}
         return np.concatenate([q, *(objects.get(name, parked[name]) for name in self.slots)], axis=1)
 
     def look_along(

@@ -622,7 +622,15 @@ def find_task(name: str, configs: Path | str | None = None) -> FamilyTask:
     Raises:
         ConfigError: there is none of that name, or a file is not valid.
     """
-    tasks = _stock_tasks() if configs is None else load_tasks(configs)
+    return task_of(_stock_tasks() if configs is None else load_tasks(configs), name)
+
+
+def task_of(tasks: dict[str, FamilyTask], name: str) -> FamilyTask:
+    """The one of `tasks` called `name`.
+
+    Raises:
+        ConfigError: there is none.
+    """
     if name not in tasks:
         raise ConfigError(f"unknown task {name!r}; there are {', '.join(tasks)}{did_you_mean(name, tasks)}")
     return tasks[name]

@@ -7,7 +7,7 @@ import numpy as np
 
 from so101.config import Config
 from so101.errors import SimulationError, did_you_mean
-from so101.families.declaration import Body, Family, FamilyDeclaration, Slot
+from so101.families.declaration import Body, Family, Slot
 from so101.sim.bake import (
     ARM_BITS,
     COLLISION_GROUP,
@@ -94,7 +94,7 @@ def _declared_spec(family: Family, looks: bool) -> mujoco.MjSpec:
     declared, config = family.declaration, family.config
     spec = mujoco.MjSpec.from_file(str(robot_mjcf_path()))
     spec.modelname = family.name
-    set_options(spec.option, _Options(declared))
+    set_options(spec.option, declared.control.timestep_s, declared.physics)
     try:
         bake_collisions(spec, config, declared.arm.jaw_contact)
         bake_servos(spec, config)
@@ -115,17 +115,6 @@ def _declared_spec(family: Family, looks: bool) -> mujoco.MjSpec:
             if geom.type == mujoco.mjtGeom.mjGEOM_MESH and geom.classname.name == "visual":
                 spec.delete(geom)
     return spec
-
-
-class _Options:
-    """A family's physics with its time step, as `set_options` wants it."""
-
-    def __init__(self, declared: FamilyDeclaration) -> None:
-        self.timestep_s = declared.control.timestep_s
-        self._physics = declared.physics
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._physics, name)
 
 
 def _part(spec: mujoco.MjSpec, family: Family, key: str, body: str) -> mujoco.MjsBody:

@@ -26,6 +26,7 @@ from so101.learning.dataset import Dataset
 from so101.learning.frames import FrameCache
 from so101.learning.model import Architecture, ChunkNetwork, point_loss
 from so101.learning.normalisation import Normalisation, fit_normalisation
+from so101.learning.state_file import state_facts
 from so101.pipeline.progress import Reporter
 from so101.policies.base import PolicyError
 from so101.policies.checkpoint import find_checkpoint
@@ -321,16 +322,7 @@ def read_state(folder: Path) -> dict[str, Any]:
     Raises:
         DataError: it is damaged.
     """
-    path = folder / "training" / STATE
-    if not path.is_file():
-        return {}
-    try:
-        with safe_open(path, "pt") as file:
-            facts = json.loads(file.metadata()["training"])
-        facts["step"], facts["identity"]
-    except Exception as error:
-        raise DataError(f"{path}: not the state of a training ({error}); begin anew with --fresh") from None
-    return facts
+    return state_facts(folder / "training" / STATE, "step", "identity")
 
 
 def _cut_log(path: Path, step: int) -> None:

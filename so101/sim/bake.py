@@ -158,9 +158,9 @@ def add_prop(spec: mujoco.MjSpec, name: str, prop: PropConfig, T_base_obj: np.nd
     return body
 
 
-def set_options(option: mujoco.MjOption, physics: Any) -> None:
-    """What scene.yaml and a family say alike: timestep_s, integrator, cone, impratio, solver and its limits."""
-    option.timestep = physics.timestep_s
+def set_options(option: mujoco.MjOption, timestep_s: float, physics: Any) -> None:
+    """What scene.yaml and a family say alike: integrator, cone, impratio, solver and its limits."""
+    option.timestep = timestep_s
     option.integrator = INTEGRATORS[physics.integrator]
     option.cone = CONES[physics.cone]
     option.impratio = physics.impratio
@@ -194,7 +194,7 @@ def bake(config: Config, *, looks: bool = True, props: bool = True) -> mujoco.Mj
     spec.modelname = "so101_twin"
     physics = config.scene.physics
     option = spec.option
-    set_options(option, physics)
+    set_options(option, physics.timestep_s, physics)
     option.gravity = physics.gravity_m_s2
     if physics.sleep and props:
         option.enableflags |= mujoco.mjtEnableBit.mjENBL_SLEEP

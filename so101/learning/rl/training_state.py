@@ -13,6 +13,7 @@ from torch import Tensor
 
 from so101.errors import DataError
 from so101.files import atomic_path
+from so101.learning.state_file import state_facts
 
 if TYPE_CHECKING:
     from so101.learning.rl.sac import FamilySac
@@ -44,15 +45,7 @@ def read_facts(path: Path) -> dict[str, Any]:
     Raises:
         DataError: it is damaged.
     """
-    if not path.is_file():
-        return {}
-    try:
-        with safe_open(path, "pt") as file:
-            facts = json.loads(file.metadata()["training"])
-        facts["counts"], facts["rings"]
-    except Exception as error:
-        raise DataError(f"{path}: not the state of a training ({error}); begin anew with --fresh") from None
-    return facts
+    return state_facts(path, "counts", "rings")
 
 
 def restore_state(path: Path, sac: FamilySac) -> None:
